@@ -162,19 +162,15 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
     half = own[0].start, own[(len(own) - 1) // 2].end  # of the words of the first text
     ids = pieces.ids[pieces.is_special & (np.arange(len(pieces.ids)) < half[0])].tolist()
     ids += pieces.ids[slice(*half)].tolist()
-    after = own[-1].end  # the special tokens behind the first text; a pair has one or two
-    while after < len(pieces.ids) and pieces.is_special[after]:
-        ids.append(int(pieces.ids[after]))
-        after += 1
-        if len(pieces.texts) > 1:
-            break
+    # Special tokens; of a pair one or two, and the second text.
+    behind = pieces.ids[own[-1].end :].tolist()
+    ids += behind if len(pieces.texts) == 1 else behind[:1]
     first_half = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
     whole = {name: values[0].tolist() for name, values in pieces.batch(network).items()}
     both = padded([whole, {name: first_half[name] for name in whole}], network.tokenizer, list(whole))
     of_both = _compute_weights(network, network.on_device(both), len(pieces.ids))
     weights = of_both[0]
-    separators = np.isin(pieces.ids, [id for id in (network.tokenizer.sep_token_id,) if id is not None])
-    measures = measure_heads(weights, separators)
+    measures = measure_heads(weights, separators=pieces.ids == network.tokenizer.sep_token_id)
     mask = both["attention_mask"][1].numpy()
     to_padding = of_both[1][:, :, mask == 1][..., mask == 0]
     padding = Padding(

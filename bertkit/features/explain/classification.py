@@ -42,7 +42,7 @@ def _(
 
         # Each window on its own: the prediction joins them.
         windows = zip(*(features[name][0] for name in network.inputs), strict=True)
-        inputs = [dict(zip(network.inputs, window, strict=True)) for window in windows]
+        inputs = [dict(zip(network.inputs, values, strict=True)) for values in windows]
         batch = network.on_device(padded(inputs, network.tokenizer, network.inputs))
         with torch.inference_mode():
             logits = network.model(**batch)["logits"].float().cpu().numpy()

@@ -47,8 +47,8 @@ class LayerOfContexts:
         variance: share of the variance that each of the two has, in [0, 1].
         cosines: (N, N) float64 in [-1, 1], after the mean vector of all occurrences is taken away.
         within, between: mean cosine of occurrences with the same label, and with different ones; None without labels.
-        accuracy: of a logistic probe for the label, cross-validated; None without two labels that are in two texts
-            each.
+        accuracy: of a logistic probe for the label, cross-validated; None unless there are two labels or more, each in
+            at least two texts.
     """
 
     points: np.ndarray
@@ -277,7 +277,7 @@ def describe_layer(vectors: np.ndarray, labels: Sequence[str] | None, texts: np.
 
 def _fit_probe(vectors: np.ndarray, labels: Sequence[str], texts: np.ndarray) -> float | None:
     """Returns the accuracy of a logistic regression for the label, cross-validated with all of a text in one fold; None
-    if a label has fewer than two texts."""
+    with fewer than two labels, or if one of them is in fewer than two texts."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import PredefinedSplit, cross_val_score
     from sklearn.pipeline import make_pipeline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,30 +29,14 @@ def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None, 
     columns = {"tokens": NerTask.read_input(task, list(texts))["tokens"]}
     features = task.encode(columns, network.tokenizer)
     tokens = columns["tokens"][0]
-    window_of = {
-        word: row for row, words in enumerate(features["word_ids"]) for word in words if word != NO_WORD
-    }  # a word is tagged in one window
+    # A word is tagged in one window.
+    window_of = {word: row for row, words in enumerate(features["word_ids"]) for word in words if word != NO_WORD}
     if not window_of:
         raise DataError("the tokenizer leaves no word of the text; give a text with at least one word")
     probabilities = task.word_probabilities(network.outputs(features), features, columns)[0]
     names, best = task.model_labels, probabilities.argmax(axis=-1)
     tags = [str(names[index]) for index in best]
-    if label is None:  # the words with tags, or the first
-        chosen = [number for number, tag in enumerate(tags) if tag != OUTSIDE] or [0]
-    elif label in tokens:
-        chosen = [number for number, token in enumerate(tokens) if token == label]
-    else:
-        raise DataError(f"label {label!r}: expected a word of the text: {quoted(dict.fromkeys(tokens))}")
-    numbers = [number for number in chosen if number in window_of] or ([min(window_of)] if label is None else [])
-    if not numbers:
-        raise DataError(f"label {label!r}: the tokenizer leaves nothing of this word; give another word of the text")
-    window = number_of_window(window, len(features["input_ids"]), window_of[numbers[0]])
-    numbers = [number for number in numbers if window_of[number] == window]
-    if label is not None and not numbers:
-        raise DataError(f"label {label!r}: it is tagged in another window than {window}")
-    numbers = numbers or [number for number, row in window_of.items() if row == window]
-    if not numbers:
-        raise DataError(f"window {window}: it tags no word; choose another window")
+    numbers, window = _choose_words(tokens, tags, label, window, window_of, len(features["input_ids"]))
     pieces = _find_pieces(network, texts, tokens, features, window)
     word_at = {int(features["word_ids"][window][word.start]): word for word in pieces.words}
 
@@ -71,6 +55,38 @@ def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None, 
     prediction = " ".join(f"{token}/{tag}" for token, tag in zip(tokens, tags, strict=True))
     targets = [target(number, word_at[number]) for number in numbers[:_MOST]]
     return Subject(prediction, pieces, targets, lambda batch: network.model(**batch))
+
+
+def _choose_words(
+    tokens: Sequence[str],
+    tags: Sequence[str],
+    label: str | None,
+    window: int | None,
+    window_of: Mapping[int, int],
+    windows: int,
+) -> tuple[list[int], int]:
+    """Returns the numbers of the words whose tags are attributed, and that of the window which tags all of them.
+
+    They are those of the given label; without one those with tags, or words without if the window has no others.
+    ``window_of`` has the window of each word of which the tokenizer leaves something.
+    """
+    if label is None:
+        chosen = [number for number, tag in enumerate(tags) if tag != OUTSIDE and number in window_of]
+        chosen = chosen or [min(window_of)]
+    elif label in tokens:
+        chosen = [number for number, token in enumerate(tokens) if token == label and number in window_of]
+    else:
+        raise DataError(f"label {label!r}: expected a word of the text: {quoted(dict.fromkeys(tokens))}")
+    if not chosen:
+        raise DataError(f"label {label!r}: the tokenizer leaves nothing of this word; give another word of the text")
+    window = number_of_window(window, windows, window_of[chosen[0]])
+    numbers = [number for number in chosen if window_of[number] == window]
+    if label is not None and not numbers:
+        raise DataError(f"label {label!r}: it is tagged in another window than {window}")
+    numbers = numbers or [number for number, row in window_of.items() if row == window]
+    if not numbers:
+        raise DataError(f"window {window}: it tags no word; choose another window")
+    return numbers, window
 
 
 def _find_pieces(network: Network, texts: Sequence[str], tokens: Sequence[str], features: Any, window: int) -> Pieces:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import count, groupby
+from itertools import groupby
 from numbers import Integral
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -208,7 +208,8 @@ def words_at(
     """
     words = []
     begins, ends = [begin for begin, _ in offsets], ends_with_marks(text, offsets)
-    for word, group in groupby(zip(count(first), word_ids, begins, ends, strict=False), key=itemgetter(1)):
+    places = range(first, first + len(offsets))
+    for word, group in groupby(zip(places, word_ids, begins, ends, strict=True), key=itemgetter(1)):
         tokens = list(group)
         if word is not None:
             (start, _, begin, _), (last, _, _, end) = tokens[0], tokens[-1]

@@ -45,7 +45,7 @@ def _(
         raise DataError("the tokenizer leaves nothing of the context; give one with at least one word")
     row, start, end = _place(features, decoded.spans[0].start, decoded.spans[0].end, outputs)
     starts, ends = features["char_starts"][row], features["char_ends"][row]
-    pieces = _find_pieces(network, texts, features, row, chosen if note else row, count)
+    pieces = _find_pieces(network, texts, features, row, row if window is None else chosen, count)
     first = features["context_begin"][row]
     probabilities = [softmax(each[row : row + 1, : len(pieces.ids)])[0] for each in outputs]
 

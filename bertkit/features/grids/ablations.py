@@ -206,19 +206,26 @@ def _prepare(
     of_tasks: list[str] = []
     for task in tasks:
         with noted(of_tasks, BertkitError):
-            recipe = finetuning_recipe(GLUE + task, overrides=all_values(finetuning, None, data_dir))
-            check_run(recipe, folder)
-            _, splits = load_splits(task_of_recipe(recipe))
-            data = {name: split.fingerprint for name, split in splits.items()}
-            for variant in VARIANTS:  # grids of an earlier call
-                place, grid = folder / PRETRAINED / variant, folder / FINETUNED / variant / task
-                if is_finished(place):
-                    given = all_values(finetuning, str(place), data_dir)
-                    check_stored(define(GLUE + task, given, (), (), None, seeds, None), grid, data)
+            _check_finetuning(folder, task, data_dir, seeds, finetuning)
     faults += [fault.replace("--set ", "--finetune-set ") for fault in of_tasks]
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     return recipes
+
+
+def _check_finetuning(
+    folder: Path, task: str, data_dir: str | Path, seeds: int, finetuning: Mapping[str, Any] | None
+) -> None:
+    """Checks recipe and data of a task, and that they are those of its grids of an earlier call."""
+    recipe = finetuning_recipe(GLUE + task, overrides=all_values(finetuning, None, data_dir))
+    check_run(recipe, folder)
+    _, splits = load_splits(task_of_recipe(recipe))
+    data = {name: split.fingerprint for name, split in splits.items()}
+    for variant in VARIANTS:
+        place, grid = folder / PRETRAINED / variant, folder / FINETUNED / variant / task
+        if is_finished(place):
+            given = all_values(finetuning, str(place), data_dir)
+            check_stored(define(GLUE + task, given, (), (), None, seeds, None), grid, data)
 
 
 def _conclude(
@@ -227,6 +234,7 @@ def _conclude(
     documents: dict[str, dict[str, int | str]],
     grids: dict[str, dict[str, GridResults]],
 ) -> Ablations:
+    """Compares the variants with the first one, and writes the results."""
     first = next(iter(grids))
     failed = {
         f"{variant}/{task}/{name}": error
@@ -261,22 +269,23 @@ def _notes_of(
     tasks: Mapping[str, Mapping[str, TaskResult]],
     tests: Sequence[Test],
 ) -> tuple[str, ...]:
+    """Returns the limits of the comparison; ``documents`` are those of all variants."""
     trained_on = f"{documents['train_documents']} to train on, " if "train_documents" in documents else ""
     number = sum(test.p is not None for test in tests)
-    notes = [
+    sentences = [
         f"one pre-training of each variant, so the differences are those of these {len(tasks)} models; whether the "
         "variants differ needs several pre-trainings of each: --set train.seed=N with another --output-dir",
         f"the same documents for all variants, by digest: {trained_on}{documents['held_out_documents']} held out",
     ]
     if number:
         correction = "; p has Holm's correction for their number" if number > 1 else ""
-        notes.insert(1, f"{counted(number, 'comparison')} with {first}{correction}")
+        sentences.insert(1, f"{counted(number, 'comparison')} with {first}{correction}")
     if any(result.scores.collapsed for of_variant in tasks.values() for result in of_variant.values()):
-        notes.append(
+        sentences.append(
             f"collapsed: {COLLAPSED}; the scores of such runs say nothing about pre-training: train longer, or give "
             "another --finetune-set train.learning_rate"
         )
-    return tuple(notes)
+    return tuple(sentences)
 
 
 def ablation_rows(results: Ablations) -> list[dict[str, Any]]:

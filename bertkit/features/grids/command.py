@@ -61,7 +61,7 @@ class Grid(OptionsOfFeature):
     ] = "text"
 
     def many(self, command: Training) -> dict[str, Any] | None:
-        """Returns the arguments of `bertkit.finetune_grid` other than recipe and folder.
+        """Returns the arguments of `bertkit.finetune_grid` other than recipe and folder; None for one run.
 
         Raises:
             RecipeError: an option is for one run, or two give the form of the results.

@@ -46,7 +46,8 @@ class PreparedGrid:
         folder: its output folder.
         task: the task, with the values learnt from the data.
         data: split → fingerprint.
-        gpus: number of GPUs, each of which runs one cell at a time; 0 if this process runs the cells itself.
+        gpus: number of GPUs; of several each has a process, which runs one cell at a time. Otherwise this process runs
+            the cells.
     """
 
     definition: Definition
@@ -185,21 +186,19 @@ def prepare(
     gpus = 0 if settings.device == "cpu" or settings.num_processes == 1 else visible_gpus()
     recipes = [definition.recipe_of(definition.cells(setting)[0]) for setting in settings_to_check(definition)]
     of_checkpoints = {
-        dumps([recipe.model, recipe.data.max_seq_length]): recipe
-        for recipe in recipes
-        if recipe.model.get("name_or_path")
+        dumps([each.model, each.data.max_seq_length]): each for each in recipes if each.model.get("name_or_path")
     }
-    for recipe in recipes:
+    for each in recipes:
         with noted(faults, BertkitError):
-            if recipe.model.get("name_or_path") is None:
+            if each.model.get("name_or_path") is None:
                 missing = "no checkpoint to start from; give --model or model.name_or_path"
-                raise RecipeError(f"recipe {recipe.name}: {missing}")
-            check_run(recipe, folder)
-    for recipe in of_checkpoints.values():
+                raise RecipeError(f"recipe {each.name}: {missing}")
+            check_run(each, folder)
+    for each in of_checkpoints.values():
         with noted(faults, BertkitError):
-            start = finetuning_start(recipe)
+            start = finetuning_start(each)
             assert start.stored is not None
-            start.stored.build(recipe.config_changes)
+            start.stored.build(each.config_changes)
     task, data = _check_data(recipes, faults)
     if faults or task is None:
         raise RecipeError(listed(list(dict.fromkeys(faults))))

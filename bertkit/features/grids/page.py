@@ -85,8 +85,9 @@ def _draw_content(results: GridResults, cells: Mapping[str, Sequence[str]], fold
     scores = [record["score"] for record in records]
     names = {name.removeprefix("eval_") for record in records for name in record["metrics"]}
     ends = [end for row in results.settings for end in (row.low, row.high) if end is not None]
-    low, most = min([0.0, *scores, *ends]), score_range(results.metric, names)[1]
-    high = max([*scores, *ends, low + 1e-9]) if most is None else most
+    low, highest, most = min([0.0, *scores, *ends]), max([*scores, *ends]), score_range(results.metric, names)[1]
+    # The range of a score of another package is not known.
+    high = max(highest, low + 1e-9) if most is None or highest > most else most
 
     def place(value: float | None) -> float | None:
         return None if value is None else round(_WIDTH * (value - low) / (high - low), 1)

@@ -136,6 +136,7 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
     pruned = Search(definition, folder).pruned() if definition.search else set()
     rows: list[SettingResult] = []
     runs: dict[str, Record] = {}
+    names: set[str] = set()  # of the scores of all runs
     score_range = (-math.inf, math.inf)
     settings = settings_of(definition, folder)
     unfinished = max((definition.trials or 0) - len(settings), 0) * definition.runs_per_setting
@@ -144,7 +145,7 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
         ended = {name: record for name, record in records.items() if record is not None}
         # Tracebacks name places of this machine, and stay in the records.
         runs |= {name: {key: record[key] for key in record if key != "traceback"} for name, record in ended.items()}
-        names = {key.removeprefix("eval_") for record in ended.values() for key in record.get("metrics", ())}
+        names |= {key.removeprefix("eval_") for record in ended.values() for key in record.get("metrics", ())}
         score_range = score_limits(task.main_metric, names)
         rows.append(_summarize_setting(setting, ended, setting.number in pruned, score_range))
         unfinished += 0 if setting.number in pruned else len(records) - len(ended)

@@ -30,7 +30,7 @@ def grid_table(results: GridResults, width: int | None = None, format: Format = 
         width, format: as of `ResultTable.formatted`. Statistics that do not fit into the terminal are left out.
     """
     keys = list(dict.fromkeys(key for row in results.settings for key in row.values))
-    columns = {"": [" *"[row.name == results.best] for row in results.settings]}
+    columns = {"": ["*" if row.name == results.best else " " for row in results.settings]}
     columns |= {key.partition(".")[2]: [value_label(row.values.get(key)) for row in results.settings] for key in keys}
     columns |= {
         "n": [str(row.n) for row in results.settings],

@@ -34,7 +34,7 @@ from bertkit.tasks.splits import is_scored
 from bertkit.training.runs.directory import run_scope
 from bertkit.training.runs.finetune import prepare_finetuning, train_and_score
 from bertkit.training.runs.listeners import run_group
-from bertkit.training.runs.listing import RECORDS as RECORDS
+from bertkit.training.runs.listing import RECORDS
 from bertkit.training.runs.record import is_finished, recorded
 
 ENCODED = "encoded"
@@ -59,7 +59,7 @@ def write_record(folder: Path, cell: Cell, record: Record) -> None:
 def forget_failures(folder: Path) -> None:
     """Removes the records of failed cells, so that they are run again."""
     for path in (folder / RECORDS).glob("*.json"):
-        if '"error"' in path.read_text(encoding="utf-8"):
+        if "error" in read_record(path):
             path.unlink(missing_ok=True)
 
 
@@ -78,14 +78,7 @@ def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
                 return known  # another worker has finished the cell before this one had the lock
             record: dict[str, Any]
             try:
-                recipe = definition.recipe_of(cell)
-                if not is_finished(place):
-                    with run_group(folder):
-                        resume = (place / "recipe.yaml").is_file()
-                        train_and_score(prepare_finetuning(recipe, place, resume=resume, with_tests=False))
-                metrics, (task, _) = metrics_of(place), load_task(str(place), {})
-                collapsed = bool(recorded(place).get("collapse"))
-                record = {"score": main_score(task, metrics), "metrics": metrics, "collapsed": collapsed}
+                record = _complete_run(definition, cell, folder)
             except Exception as error:  # any fault of one cell, such as memory that runs out, must not end the others
                 record = {"error": described(error)}
                 if not isinstance(error, BertkitError):
@@ -96,6 +89,18 @@ def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
             return record
     except FolderInUseError:
         return None
+
+
+def _complete_run(definition: Definition, cell: Cell, folder: Path) -> dict[str, Any]:
+    """Runs a cell, or what is left of its run, and returns its record with the scores."""
+    place, recipe = folder / RUNS / cell.name, definition.recipe_of(cell)
+    if not is_finished(place):
+        with run_group(folder):
+            resume = (place / "recipe.yaml").is_file()
+            train_and_score(prepare_finetuning(recipe, place, resume=resume, with_tests=False))
+    metrics, (task, _) = metrics_of(place), load_task(str(place), {})
+    collapsed = bool(recorded(place).get("collapse"))
+    return {"score": main_score(task, metrics), "metrics": metrics, "collapsed": collapsed}
 
 
 def metrics_of(place: Path) -> dict[str, float]:

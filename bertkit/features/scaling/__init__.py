@@ -3,7 +3,8 @@ docs/guides/scale.md.
 
 folders.py      `predict_folder` and `embed_folder`
 inputs.py       folders, patterns and URLs → files → shards, ranges of rows of one file
-rows.py         the rows of a shard, one by one, with the reason where one cannot be read
+rows.py         the rows of a file, one by one, with the reason where one cannot be read
+shard_rows.py   the rows of shards, without reading a file from its start for each
 computing.py    the computation of one shard and the bytes of its results, the same for all engines
 output.py       the output folder: finished shards, rejected rows, the record of the command
 

@@ -147,7 +147,7 @@ class Computer:
                 readable = [row for row in block if isinstance(row.values, dict)]
                 for row in block:
                     if isinstance(row.values, str):
-                        self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
+                        self._reject(row, row.values, shard.file, rejected)
                 names = list(dict.fromkeys(name for row in readable for name in _values(row)))
                 results += self._compute(readable, names, shard.file, rejected)
         folder, contents = self._job.folder, {}
@@ -179,7 +179,7 @@ class Computer:
             if len(rows) == 1:
                 place = f"{_place(rows[0], file)}: "
                 reason = str(error).replace(place, "").removeprefix(f"{file.path}: ")  # of several faults each has it
-                self._reject(rows[0], place + reason, file, rejected)
+                self._reject(rows[0], reason, file, rejected)
                 return []
             middle = len(rows) // 2
             return [
@@ -191,8 +191,11 @@ class Computer:
 
     def _reject(self, row: Row, reason: str, file: InputFile, rejected: list[tuple[Row, str]]) -> None:
         if self._job.on_error == "stop":
-            raise DataError(f"{reason}\n--on-error skip leaves out such rows and writes their reasons to {REJECTED}/")
-        rejected.append((row, reason.removeprefix(f"{_place(row, file)}: ")))
+            raise DataError(
+                f"{_place(row, file)}: {reason}\n--on-error skip leaves out such rows and writes their reasons to "
+                f"{REJECTED}/"
+            )
+        rejected.append((row, reason))
 
 
 def load_computation(job: Job) -> Callable[[Shard], Finished]:

@@ -1,4 +1,4 @@
-"""The rows of a range of a file, one by one: a row that cannot be read does not hide those after it.
+"""The rows of a file, one by one, from any row on: a row that cannot be read does not hide those after it.
 
 Text is read as Latin-1, one character per byte, and each field is decoded as UTF-8 afterwards: so the place of every
 row in bytes is known, and a byte that is not UTF-8 spoils its own row only.
@@ -184,35 +184,32 @@ def raw_rows(
 def _read_delimited(
     lines: Iterable[str], form: str, delimiter: str, offset: int, line: int, blank_rows: bool
 ) -> Iterator[RawRow]:
-    begins = line
-    read = [offset, line]
-
-    def noted() -> Iterator[str]:
+    def count_lines() -> Iterator[str]:
+        nonlocal offset, line
         for text in lines:
-            read[0] += len(text)
-            read[1] += 1
+            offset, line = offset + len(text), line + 1
             yield text
 
     if form != CSV and delimiter == TAB:  # quotes are plain characters
-        for text in noted():
+        for text in count_lines():
             bare = text.rstrip("\r\n")
             if bare or blank_rows:
-                yield RawRow(bare.split(TAB), read[1], read[1], read[0])
+                yield RawRow(bare.split(TAB), line, line, offset)
         return
     csv.field_size_limit(LONGEST_FIELD)
-    reader = csv.reader(noted(), delimiter=delimiter, strict=True)
+    reader = csv.reader(count_lines(), delimiter=delimiter, strict=True)
     while True:
+        begins = line + 1
         try:
             fields: list[str] | str = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
             fields = f"a quoted field is not closed, or text follows its closing quote ({error})"
-            if read[1] > begins + 1:
-                fields += f"; it takes all lines up to line {read[1]}"
+            if line > begins:
+                fields += f"; it takes all lines up to line {line}"
         if fields or blank_rows:
-            yield RawRow(fields or [""], begins + 1, read[1], read[0])
-        begins = read[1]
+            yield RawRow(fields or [""], begins, line, offset)
 
 
 def _decode(fields: list[str]) -> list[str] | str:

@@ -114,7 +114,7 @@ def write_data(text: Path, labelled: Path) -> None:
     others = (grammar.KIND[_LABELLED_ADJECTIVES:], grammar.UNKIND[_LABELLED_ADJECTIVES:])
     with new_folder(labelled) as draft:
         for name, number, seed, adjectives in (("train", _FEW, _SEED, some), ("dev", _MANY, _SEED + 1, others)):
-            rows = [f"{text}\t{label}" for text, label in grammar.generate_labelled(number, seed, adjectives)]
+            rows = [f"{verdict}\t{label}" for verdict, label in grammar.generate_labelled(number, seed, adjectives)]
             write_whole(draft / f"{name}.tsv", "\n".join(["sentence\tlabel", *rows]) + "\n")
 
 

@@ -20,9 +20,9 @@ from bertkit.tasks.registry import task_of_recipe
 def collected(tmp_path):
     """Collects a grid of learning rates with two seeds from the scores of its runs; None has not ended."""
 
-    def collect_scores(*scores, collapsed=(), **keys):
+    def collect_scores(*scores, collapsed=(), recipe="finetune/glue/rte", **keys):
         rates = ",".join(f"{number + 1}e-5" for number in range(len(scores) // 2))
-        definition = define("finetune/glue/rte", {}, [f"train.learning_rate={rates}"], (), None, 2, None)
+        definition = define(recipe, {}, [f"train.learning_rate={rates}"], (), None, 2, None)
         (tmp_path / "records").mkdir()
         cells = [cell for setting in definition.settings() for cell in definition.cells(setting)]
         for number, (cell, score) in enumerate(zip(cells, scores, strict=True)):
@@ -93,6 +93,13 @@ def test_the_best_setting_has_a_test_score(collected):
     assert results.test["mean"] == pytest.approx(0.505)
     assert results.test["low"] == pytest.approx(0.505 - 12.7062 * stdev([0.5, 0.51]) / 2**0.5, abs=1e-4)
     assert "* on the test set: 0.5050 ± 0.0071, 95 % interval 0.4415–0.5685, n = 2" in grid_table(results)
+
+
+def test_the_range_of_the_test_score_is_that_of_the_runs_that_ended(collected):
+    """The last setting has no run that says of what its combined score is the mean."""
+    more = {"metrics": [{"eval_combined_score": 0.5, "eval_pearson": 0.5}] * 4, "test_score": [-0.9, 0.9, 0.0, 0.0]}
+    results = collected(0.5, 0.5, None, None, recipe="finetune/glue/stsb", **more)
+    assert (results.test["low"], results.test["high"]) == (-1.0, 1.0)
 
 
 def test_the_best_setting_alone_predicts_the_test_set(grid, table, checkpoint, tmp_path, quick):

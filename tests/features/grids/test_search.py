@@ -12,6 +12,7 @@ from bertkit.features.grids.definition import define
 from bertkit.features.grids.search import JOURNAL, Search
 from bertkit.features.grids.workers import SampledCells
 from bertkit.runtime.locks import RunLock
+from bertkit.training.runs.listing import RECORDS
 
 pytest.importorskip("optuna", reason="needs the extra search")
 
@@ -25,7 +26,7 @@ def searched(tmp_path):
 
 
 def finish(folder, cell, score):
-    place = folder / workers.RECORDS / f"{cell.name}.json"
+    place = folder / RECORDS / f"{cell.name}.json"
     place.parent.mkdir(exist_ok=True)
     place.write_text(json.dumps({"score": score, "metrics": {}, "collapsed": False}))
 
@@ -52,7 +53,7 @@ def test_values_in_range_and_bad_settings_pruned(searched, tmp_path):
         assert 1e-5 <= setting.values["train.learning_rate"] <= 1e-3
         assert setting.values["train.global_train_batch_size"] in range(4, 65)
         assert setting.values["data.max_seq_length"] in (16, 32)
-    records = len(list((tmp_path / workers.RECORDS).iterdir()))
+    records = len(list((tmp_path / RECORDS).iterdir()))
     assert records == 24 - 2 * len(found.pruned())  # a setting is pruned after its first run
     assert len({setting.name for setting in settings}) == 8
 
@@ -102,7 +103,7 @@ def test_a_failed_run_is_tried_again_by_a_repeated_command(searched, tmp_path):
     failed = source.cells()[1]
     for cell in source.cells():
         finish(tmp_path, cell, 0.5)
-    (tmp_path / workers.RECORDS / f"{failed.name}.json").write_text('{"error": "diverged"}')
+    (tmp_path / RECORDS / f"{failed.name}.json").write_text('{"error": "diverged"}')
     assert len(worked(definition, source, tmp_path).settings()) == 8  # its trial has ended
     workers.forget_failures(tmp_path)
     repeated = SampledCells(definition, tmp_path)

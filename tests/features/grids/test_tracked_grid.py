@@ -8,7 +8,7 @@ import os
 import pytest
 from transformers import TrainerCallback
 
-from bertkit.features.grids import workers
+from bertkit.training.runs.listing import RECORDS
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_the_runs_of_a_grid_are_a_group(grid, begun, name, group):
 
 def test_a_grid_continues_with_other_trackers(grid, begun, monkeypatch):
     grid(seeds=1)
-    for path in (grid(seeds=1).output_dir / workers.RECORDS).glob("*.json"):
+    for path in (grid(seeds=1).output_dir / RECORDS).glob("*.json"):
         path.unlink()
     results = grid(seeds=1, overrides={"train.report_to": "comet_ml"})
     assert json.loads((results.output_dir / "grid.json").read_text())["recipe"]["train"]["report_to"] == "comet_ml"
