@@ -279,6 +279,8 @@ class Checker:
                 place = f"(override) {block}.{key}"  # of several parts
                 if not isinstance(whole, Mapping):
                     whole, place = {}, self._places[dotted]
+                # The other parts keep their places, such as a line of the recipe.
+                self._places |= {f"{block}.{key}.{each}": self._place(block, key, each) for each in whole}
                 self._places[f"{block}.{key}"] = place
                 value = {**whole, part: value}
             self.blocks[block][key] = value

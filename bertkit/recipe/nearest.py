@@ -47,7 +47,7 @@ ALIASES = {
     "dtype": "placement.mixed_precision",
     "precision": "placement.mixed_precision",
 }
-"""Names of other tools that resemble no key → the key of bertkit."""
+"""Usual names of keys in other tools, in lower case → the key of bertkit."""
 
 
 def nearest_key(block: str, key: str, keys: Mapping[str, Collection[str]]) -> str | None:

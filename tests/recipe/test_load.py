@@ -190,6 +190,17 @@ def test_several_wrong_keys_of_a_value_that_is_a_mapping_are_named():
     }
 
 
+def test_a_part_of_a_mapping_keeps_its_line_where_another_part_is_overridden(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "task:\n  kind: classification\nmodel:\n  name_or_path: bert\n  lora: {r: 4, dropout: 2, alpha: 4}\n"
+    )
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path, {"model.lora.r": 8, "model.lora.alpha": -1})
+    assert f"{path}, line 5: model.lora.dropout: expected at least 0, less than 1, got 2" in str(caught.value)
+    assert "(override) model.lora.alpha: expected more than 0, got -1" in str(caught.value)
+
+
 @pytest.mark.parametrize(("text", "value"), [("3", 3), ("null", None), ("'1'", "1"), ("010", 10)])
 def test_values_are_read_as_people_mean_them(text, value):
     assert parse_value(text) == value

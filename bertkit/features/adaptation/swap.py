@@ -26,7 +26,7 @@ from bertkit.tasks.ner.inputs import word_pieces
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_EXAMPLES = 8
+_EXAMPLES, _MOST_PARTS = 8, 7  # averaged pieces that are shown; old pieces of one of them
 _ROLES = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token", "bos_token", "eos_token")
 # Field of a special token → field of the same role: the first and the last token of an input have either of two names.
 _SPECIAL_IDS = {
@@ -146,7 +146,7 @@ def swap_tokenizer(
                 setattr(model.config, name, getattr(new, other) if number is None else number)
         check_tokenizer(new, model.config, str(tokenizer))
         write_stock(model, new, folder, start.name)
-    several = [number for number, ids in enumerate(sources.ids) if 1 < len(ids) < _EXAMPLES][:_EXAMPLES]
+    several = [number for number, ids in enumerate(sources.ids) if 1 < len(ids) <= _MOST_PARTS][:_EXAMPLES]
     parts = [old.convert_ids_to_tokens(list(sources.ids[number])) for number in several]
     examples = list(zip(new.convert_ids_to_tokens(several), parts, strict=True))
     counts = (len(sources.ids), sources.copied, sources.averaged, sources.unmatched)

@@ -102,7 +102,8 @@ class Effect:
         before, after: number of pieces of the corpus, without special tokens; punctuation is included.
         words: number of words as the tokenizer divides the texts; punctuation marks are among them.
         changed: number of these words with new pieces.
-        not_shorter: number of these words that have as many pieces as before, or more.
+        not_shorter: number of these words that have as many pieces as before, or more; those that were unknown are
+            left out.
         examples: words that save the most pieces, each with its old and its new pieces.
     """
 

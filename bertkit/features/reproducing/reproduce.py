@@ -94,7 +94,7 @@ def reproduce(
         if row.run in chosen
     ]
     failed = {
-        f"{name}/{task}/{run}": error for (name, task), grid in grids.items() for run, error in grid.failed.items()
+        f"{name}/{task}/{run}": error for (name, task), each in grids.items() for run, error in each.failed.items()
     }
     if paper.average:
         rows += [mean for candidate in candidates if (mean := average_of(candidate, paper, rows)) is not None]

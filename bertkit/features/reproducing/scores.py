@@ -95,7 +95,8 @@ class ReproducedRow:
         n: number of runs with a score.
         mean, sd, low, high: of our scores over seeds, with the 95 % interval of the mean (Student's t); None without.
         difference: our mean minus the paper's score; None where they cannot be compared.
-        seconds: device → wall time of these runs, of a resumed one since its resumption; not of other settings.
+        seconds: device → wall time of all runs of the setting, also of those without this score; of a resumed one since
+            its resumption.
         setting: recipe values by dotted key of the setting of a grid that the scores are of, the best one on dev.
         collapsed: number of runs that predict the same for all examples.
         note: why there is no score or no difference; empty without a reason.
@@ -204,7 +205,7 @@ def average_of(candidate: Candidate, paper: PaperTable, rows: Sequence[Reproduce
         return None
     mean = statistics.mean(row.mean for row in ours if row.mean is not None)
     score = paper.average.get(candidate.system or "")
-    comparable = score is not None and all(row.difference is not None for row in ours)
+    are_comparable = all(row.difference is not None for row in ours)
     return ReproducedRow(
         candidate.name,
         candidate.system,
@@ -216,7 +217,7 @@ def average_of(candidate: Candidate, paper: PaperTable, rows: Sequence[Reproduce
         ours[0].our_set,
         n=min(row.n for row in ours),
         mean=mean,
-        difference=mean - score if comparable and score is not None else None,
+        difference=mean - score if are_comparable and score is not None else None,
     )
 
 
@@ -244,7 +245,7 @@ def reproduction_table(results: Reproduction, width: int | None = None, format: 
         for device, number in seconds.items():
             totals[device] = totals.get(device, 0.0) + number
     which = " of the runs of the best settings" if any(row.setting for row in results.rows) else ""
-    times = [f"time on {device}{which}: {duration(seconds)}" for device, seconds in totals.items()]
+    times = [f"time on {device}{which}: {duration(total)}" for device, total in totals.items()]
     lines = [*dict.fromkeys(reasons), *times, *(f"note: {note}" for note in results.notes)]
     if any(row.collapsed for row in results.rows):
         lines.append(f"collapsed: {COLLAPSED}; train longer, or change the learning rate")

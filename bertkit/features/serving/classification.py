@@ -108,8 +108,10 @@ class ServedClassification(Served):
         if labels.ndim == 2:
             return [np.flatnonzero(row) for row in labels]
         names, rows = self._label_names(), self.task.probabilities(logits)
-        are_unsure = [self.options.is_unsure(names[label], row[label]) for row, label in zip(rows, labels, strict=True)]
-        return [labels[row : row + 1 - is_unsure] for row, is_unsure in enumerate(are_unsure)]
+        return [
+            labels[:0] if self.options.is_unsure(names[label], row[label]) else np.array([label])
+            for row, label in zip(rows, labels, strict=True)
+        ]
 
     def _label_names(self) -> Sequence[str]:
         return self.task.settings.label_names or [self.task.settings.label_column]

@@ -44,8 +44,7 @@ def inside_of(
         fields, examples: names and examples of the texts of a prediction.
 
     Returns:
-        None where nothing fits: for tasks whose predictions are not attributed to
-        words, and for vectors.
+        None where nothing fits: for tasks whose predictions are not attributed to words, and for vectors.
     """
     if use not in ("predict", "fill-mask"):
         return None

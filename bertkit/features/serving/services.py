@@ -173,7 +173,7 @@ class PredictService(Service):
 
     def model_type(self) -> dict[str, Any]:
         labels = {str(key): value for key, value in self.predictor.model.config.id2label.items()}
-        kind = "reranker" if "/rerank" in self.routes() else "classifier"
+        kind = "reranker" if self._served.ranks_texts else "classifier"
         return {kind: {"id2label": labels, "label2id": {name: int(key) for key, name in labels.items()}}}
 
     @property

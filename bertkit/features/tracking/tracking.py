@@ -18,7 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, TrackioCallback
+from transformers.integrations.integration_utils import (
+    INTEGRATION_TO_CALLBACK,
+    TrackioCallback,
+    get_available_reporting_integrations,
+)
 
 from bertkit.recipe.files import without_paths
 from bertkit.recipe.load import Recipe
@@ -50,8 +54,6 @@ def trackers_of(train: Mapping[str, Any]) -> list[str]:
     selected = train.get("report_to")
     names = [selected] if isinstance(selected, str) else list(selected or [])
     if "all" in names:
-        from transformers.integrations import get_available_reporting_integrations
-
         names = get_available_reporting_integrations()
     return [name for name in dict.fromkeys(names) if name != "none"]
 
@@ -122,11 +124,10 @@ class Tracking(TrainerCallback):
                     callback = _Trackio(group, resume) if name == "trackio" else INTEGRATION_TO_CALLBACK[name]()
                     self._callbacks[name] = callback
                     if name == "wandb":  # by arguments: it reads its variables once in a process
-                        project, wandb = (
-                            os.environ.get("WANDB_PROJECT", arguments.project),
-                            importlib.import_module(name),
+                        project = os.environ.get("WANDB_PROJECT", arguments.project)
+                        importlib.import_module(name).init(
+                            project=project, name=arguments.run_name, group=group, **known.get(name, {})
                         )
-                        wandb.init(project=project, name=arguments.run_name, group=group, **known.get(name, {}))
                     callback.on_init_end(arguments, *self._now[1:], model=self._model)
                     callback.on_train_begin(arguments, *self._now[1:], model=self._model)
         except Exception as error:  # trackers and their connections fail in many ways
