@@ -84,14 +84,12 @@ def nearest_commands(name: str, root: Any) -> list[str]:
         name: the unknown name: of a command, or of a GLUE task.
         root: the group of all commands.
     """
-    usual = {"train": ["finetune", "pretrain"]}.get(name)
-    if usual is not None:
-        return [f"bertkit {each}" for each in usual]
-    known = {f"glue --task {task}": "finetune" for task in recipes_in(GLUE)}
+    if name == "train":
+        return ["bertkit finetune", "bertkit pretrain"]
     groups = {group: command.commands for group, command in root.commands.items() if hasattr(command, "commands")}
     places = [("bertkit", each) for each in root.commands]
     places += [(f"bertkit {group}", each) for group, commands in groups.items() for each in commands]
-    places += [(f"bertkit {group}", each) for each, group in known.items()]
+    places += [("bertkit finetune", f"glue --task {task}") for task in recipes_in(GLUE)]
     words = {place: place[1].rpartition(" ")[2] for place in places}
     same = [place for place, word in words.items() if word == name.lower()]
     near = get_close_matches(name.lower(), list(words.values()), n=1)
@@ -155,11 +153,12 @@ def in_panels(panels: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     placed = {panel: list(names) for panel, names in panels.items()}
     waiting = {name: place for _, commands in declared("COMMANDS") for name, place in commands.items() if place[0]}
     while waiting:
+        # Those that stand after a command of a feature wait until that is placed, unless they wait for each other.
         ready = {name: place for name, place in waiting.items() if place[1] not in waiting} or dict(waiting)
         for name, (panel, after) in ready.items():
             names = placed.setdefault(panel, [])
-            place = 0 if not after else names.index(after) + 1 if after in names else len(names)
-            names.insert(place, name)
+            position = names.index(after) + 1 if after in names else len(names)
+            names.insert(position if after else 0, name)
             del waiting[name]
     return placed
 

@@ -16,6 +16,7 @@ import typer
 
 from bertkit.recipe.files import GLUE, SCHEMA_FILE, list_recipes, recipe_folder, recipes_in
 from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement import inference
 
 _KINDS = {"multiple-choice": "multiple_choice", "pretrain": "pretraining", "squad": "question_answering"}
 
@@ -45,19 +46,16 @@ def complete_keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     name = ctx.info_name or ""
     kind = _KINDS.get(name, name)
     descriptions: dict[str, str] = {}
-    for definition, block in _definitions().items():
+    definitions = json.loads((recipe_folder() / SCHEMA_FILE).read_text(encoding="utf-8"))["definitions"]
+    for definition, block in definitions.items():
         of_block, _, of_kind = definition.partition("_")
-        is_of_task = of_block not in ("task", "data") or of_kind == kind or f"task_{kind}" not in _definitions()
+        is_of_task = of_block not in ("task", "data") or of_kind == kind or f"task_{kind}" not in definitions
         is_of_model = of_block != "model" or of_kind == f"of_{'pretraining' if kind == 'pretraining' else 'finetuning'}"
         if is_of_task and is_of_model:
             for key, value in block["properties"].items():
                 descriptions[f"{of_block}.{key}="] = value.get("description", "")
     descriptions.pop("task.kind=", None)
     return [(key, text) for key, text in sorted(descriptions.items()) if key.startswith(incomplete)]
-
-
-def _definitions() -> dict[str, dict[str, dict[str, dict[str, str]]]]:
-    return dict(json.loads((recipe_folder() / SCHEMA_FILE).read_text(encoding="utf-8"))["definitions"])
 
 
 def option(
@@ -131,7 +129,7 @@ PerFile = Annotated[
     typer.Option("--per-file", help="Each file of the folder of --input is a text: .txt, .md, .html or .eml."),
 ]
 Precision = Annotated[
-    Literal["auto", "float32", "bf16", "fp16"],
+    inference.Precision,
     typer.Option("--precision", help="auto: float32 on CPUs, fp16 on GPUs."),
 ]
 Device = Annotated[Literal["auto", "cpu"], typer.Option("--device", help="Device that computes.")]

@@ -179,5 +179,5 @@ def pretrain(
     from bertkit.training.runs.pretrain import SHOWN
 
     texts = [*(corpus or []), *(more or [])] or None
-    command = training.Training(run=run, recipes=lambda: {"": run.recipe}, given={"corpus": texts})
-    training.train(bertkit.pretrain, command, lambda metrics: SHOWN, training.AFTER_PRETRAINING)
+    of_corpus = training.Training(run=run, recipes=lambda: {"": run.recipe}, given={"corpus": texts})
+    training.train(bertkit.pretrain, of_corpus, lambda metrics: SHOWN, training.AFTER_PRETRAINING)

@@ -97,7 +97,7 @@ def print_results(run: Run, shown: list[tuple[str, str]], as_json: bool, next_co
         if key in run.metrics:
             print_text(f"{name} {run.metrics[key]:.4f}")
     if run.collapse is not None:
-        print_text(f"collapsed: {run.collapse} on the validation set")
+        print_text(f"collapsed: {run.collapse}")
     for sentence in run.verdict.sentences:
         print_wrapped(sentence)
     if (proposal := run.verdict.proposal) is not None:

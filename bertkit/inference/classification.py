@@ -106,7 +106,7 @@ class TextInference(TaskInference):
         never = never_predicted(names, actual, predicted, what=("label", "labels"))
         counts = actual if training is None else training.sum(axis=0)
         lacks_rare = are_rare(counts, (actual > 0) & (predicted == 0))
-        return Facts((*sentences, *never), False, bool(never), is_wide, lacks_rare=lacks_rare)
+        return Facts((*sentences, *never), lacks_classes=bool(never), is_wide=is_wide, lacks_rare=lacks_rare)
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return terms_of(name, predictions, references)
@@ -180,4 +180,4 @@ def numbers_in_words(
             f"The predictions hardly differ between examples: their standard deviation is {amount(own, 2)}, that "
             f"of the true numbers {amount(expected, 2)}."
         )
-    return Facts(tuple(sentences), hardly_differ)
+    return Facts(tuple(sentences), learnt_little=hardly_differ)

@@ -83,14 +83,14 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
     of_file = "" if first.unit == "file" else f"{Path(first.source).name}, "
     return System(
         name,
-        [predictions for predictions, _ in sides],
-        sides[0][1],
-        task.compute_metrics,
-        task_inference(task).terms,
-        task.main_metric,
-        task.to_labels,
-        first.digests(),
-        first.same_texts,
+        runs=[predictions for predictions, _ in sides],
+        references=sides[0][1],
+        scores=task.compute_metrics,
+        terms=task_inference(task).terms,
+        main_metric=task.main_metric,
+        to_labels=task.to_labels,
+        digests=first.digests(),
+        same_texts=first.same_texts,
         places=[f"{of_file}{first.unit} {number}" for number in numbers],
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
         verdict=verdict_of(first).sentences if len(outcomes) == 1 else (),
@@ -256,6 +256,8 @@ def _identify_examples(system: System) -> list[tuple[str, Any]]:
 
 
 def _compare(a: System, b: System, metric: str, level: float) -> Comparison:
+    """Compares two systems, without the answers, which need the other comparisons; ``level`` is as of `by_run`."""
+
     def measure(predictions: Sequence[Any], references: Sequence[Any]) -> float:
         return float(a.scores(predictions, references)[metric])
 
@@ -273,15 +275,15 @@ def _compare(a: System, b: System, metric: str, level: float) -> Comparison:
     return Comparison(
         a.name,
         b.name,
-        tuple(score if math.isfinite(score) else None for score in scores_a),
-        tuple(score if math.isfinite(score) else None for score in scores_b),
-        of_examples,
-        of_runs,
-        "",
-        "",
-        counts,
-        tuple(only_a[:_MOST_DISAGREEMENTS]),
-        tuple(only_b[:_MOST_DISAGREEMENTS]),
+        scores_a=tuple(score if math.isfinite(score) else None for score in scores_a),
+        scores_b=tuple(score if math.isfinite(score) else None for score in scores_b),
+        by_example=of_examples,
+        by_run=of_runs,
+        models="",
+        settings="",
+        agreement=counts,
+        only_a=tuple(only_a[:_MOST_DISAGREEMENTS]),
+        only_b=tuple(only_b[:_MOST_DISAGREEMENTS]),
     )
 
 

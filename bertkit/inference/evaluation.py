@@ -139,7 +139,7 @@ def evaluate(
     of_run = data_of_run(name, data)
     task, config = load_task(name, of_run | data)
     if columns:
-        columns = {name: several(value) if name.endswith("_columns") else value for name, value in columns.items()}
+        columns = {key: several(value) if key.endswith("_columns") else value for key, value in columns.items()}
         task = task_inference(task).with_columns(columns)
     if split == "validation" and task.data.scores_all_rows:
         given = [*data, *(columns or ()), *([] if precision == "auto" else ["precision"])]
@@ -268,7 +268,7 @@ def outcome_of(place: str | Path, name: str = "validation", *, with_training: bo
             f"{place}: its recipe.yaml names no folders, as that of a run from the Hub; give the directory that the "
             "run was written to, or predict its validation set with `bertkit predict`"
         )
-    task, config = load_task(str(path), {field.name: getattr(data, field.name) for field in fields(data)})
+    task, config = load_task(str(path), {each.name: getattr(data, each.name) for each in fields(data)})
     task, splits = load_splits(task, ["train", name] if with_training else [name])
     _check_unchanged(path, splits)
     split = splits[name]
@@ -379,7 +379,7 @@ def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
 
     Args:
         checkpoint: a run directory; other checkpoints, and runs whose data have changed, give the reason instead.
-        probability: as of `PredictOptions.mark_unsure`.
+        probability: one number, as `PredictOptions.unsure_below`.
     """
     try:
         outcome = outcome_of(checkpoint)

@@ -77,7 +77,8 @@ def right_of_all(
         guess: what it is compared with: a prediction that is the same for all, in words, and its share of right ones.
         right_in: in what they are right; by default in all.
         terms: the share as a function of means, if what is right comes in groups, such as the words of a sentence.
-        texts: number of the text of each of these, of which the interval counts each once; None if all differ.
+        texts: number of the text of each row of ``terms``, by default of each prediction; the interval counts each text
+            once. None if all differ.
 
     >>> right_of_all([True] * 24 + [False] * 5, guess=("always guessing 'billing'", 10 / 29))[0]
     ["24 of 29 examples are right, 82.8 % (95 % interval 65.5 to 92.4 %); always guessing 'billing' gives 34.5 %."]
@@ -91,7 +92,7 @@ def right_of_all(
     line = f"{right:,} of {counted(number, unit, form=',')} {inflected(right, 'is', 'are')} right{right_in}"
     line += f", {percent(right / number)}{ends}"
     if guess is None:
-        return [f"{line}."], is_wide(terms, texts)
+        return [f"{line}."], is_wide(interval)
     what, share = guess
     sentences = [f"{line}; {what} gives {percent(share)}."]
     if interval is not None and interval[0] <= share:
@@ -100,16 +101,15 @@ def right_of_all(
             if right / number <= share
             else "The interval includes guessing: more examples are needed to tell the two apart."
         )
-    return sentences, is_wide(terms, texts)
+    return sentences, is_wide(interval)
 
 
-def is_wide(terms: MeanDecomposition, texts: np.ndarray | None = None) -> bool:
-    """Returns whether the interval of a metric from 0 to 1, with each of ``texts`` once, is too wide to say much.
+def is_wide(interval: tuple[float, float] | None) -> bool:
+    """Returns whether the interval of a metric from 0 to 1 is too wide to say much; False without one.
 
-    >>> is_wide(mean_terms([True] * 8 + [False] * 2)), is_wide(mean_terms([True] * 800 + [False] * 200))
+    >>> is_wide((0.49, 0.94)), is_wide((0.77, 0.83))
     (True, False)
     """
-    interval = interval_of(terms, texts)
     return interval is not None and interval[1] - interval[0] > _WIDE
 
 
@@ -267,14 +267,20 @@ def classes_in_words(
         the_most = f"one of the most frequent {what[1]}"
     guess = f"always guessing {shown(names[usual])}, {the_most} {where},"
     guessed = guess, float(np.mean(true == usual))
-    sentences, is_wide = right_of_all(predicted == true, unit, guessed, terms=terms, texts=texts)
+    sentences, is_wide_here = right_of_all(predicted == true, unit, guessed, terms=terms, texts=texts)
     never = never_predicted(names, confusion.sum(1), confusion.sum(0), what=what, unit=unit, confusion=confusion)
     chance = near_chance(probabilities)
     unsure = [] if chance else too_unsure(probabilities, predicted == true)
     few = few_of_each(confusion.sum(1), what, unit)
     lacks_rare = are_rare(counts, (confusion.sum(1) > 0) & (confusion.sum(0) == 0))
-    said = (*sentences, *few, *never, *chance, *unsure)
-    return Facts(said, bool(chance), bool(never), is_wide, bool(unsure), lacks_rare)
+    return Facts(
+        (*sentences, *few, *never, *chance, *unsure),
+        learnt_little=bool(chance),
+        lacks_classes=bool(never),
+        is_wide=is_wide_here,
+        is_underfit=bool(unsure),
+        lacks_rare=lacks_rare,
+    )
 
 
 def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None = None) -> str | None:

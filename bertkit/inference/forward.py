@@ -104,7 +104,7 @@ def forward_in_batches(
 
     def inputs_of(numbers: np.ndarray) -> dict[str, Any]:
         inputs = collate(numbers.tolist())
-        return {name: each if isinstance(each, list) else each.to(model.device) for name, each in inputs.items()}
+        return {key: each if isinstance(each, list) else each.to(model.device) for key, each in inputs.items()}
 
     computed = _compute_in_threads(outputs_of, map(inputs_of, batches), min(at_once, len(batches)))
     with ExitStack() as contexts:

@@ -188,6 +188,18 @@ class LoadedCheckpoint(Summarized):
         stride: int | None = None,
     ) -> list[TokenEmbeddings]: ...
 
+    @overload
+    def embed(
+        self,
+        texts: Any,
+        *,
+        pooling: Pooling | Literal["none"] | None = None,
+        layers: Sequence[int] = (-1,),
+        max_seq_length: int | None = None,
+        stride: int | None = None,
+        text_column: str | None = None,
+    ) -> Any: ...
+
     def embed(
         self,
         texts: str | Sequence[str] | Any,

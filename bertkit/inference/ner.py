@@ -96,9 +96,8 @@ class EntityInference(TaskInference):
         )
         entities = counted(int(actual.sum()), "entity", form=",")
         terms = f1_terms(*tags, strict)
-        f1 = score_in_words(
-            "F1", float(terms.function(*terms.values.mean(axis=0))), interval_of(terms, outcome.same_texts)
-        )
+        interval = interval_of(terms, outcome.same_texts)
+        f1 = score_in_words("F1", float(terms.function(*terms.values.mean(axis=0))), interval)
         line = (
             f"Of {entities}, {right.sum():,} are found with type and bounds, and of {predicted.sum():,} predicted ones "
             f"{right.sum():,} are right: {f1}; predicting none gives 0."
@@ -108,7 +107,11 @@ class EntityInference(TaskInference):
         in_training = self._entities_in_training(outcome, list(counts_of_types))
         lacks_rare = are_rare(actual if in_training is None else in_training, (actual > 0) & (predicted == 0))
         return Facts(
-            (line, *never, *short), False, bool(never), is_wide(terms, outcome.same_texts), bool(short), lacks_rare
+            (line, *never, *short),
+            lacks_classes=bool(never),
+            is_wide=is_wide(interval),
+            is_underfit=bool(short),
+            lacks_rare=lacks_rare,
         )
 
     def _facts_of_tags(self, outcome: Outcome) -> Facts:
@@ -117,7 +120,8 @@ class EntityInference(TaskInference):
         rows = self.task.word_probabilities(outcome.outputs, outcome.features, outcome.examples)
         names, counts = self.task.settings.label_names, self._tags_in_training(outcome)
         words = (np.concatenate(own), np.concatenate(true), np.concatenate(rows), names, counts)
-        return classes_in_words(*words, what=("tag", "tags"), unit="word", terms=accuracy_terms(own, true))
+        terms, texts = accuracy_terms(own, true), outcome.same_texts
+        return classes_in_words(*words, what=("tag", "tags"), unit="word", terms=terms, texts=texts)
 
     def _tags_in_training(self, outcome: Outcome) -> np.ndarray | None:
         """Returns the number of training words of each tag, (C,); None if they are unknown."""
@@ -228,9 +232,12 @@ def never_continued(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[
     >>> never_continued([["B-PER", "B-PER"]], [["B-PER", "I-PER"]], False)
     ['No predicted entity has more than one word, so that 1 entity of several words cannot be right.']
     """
-    lengths = [[e.end - e.start for tags in side for e in find_entities(tags, strict)] for side in (predicted, true)]
-    long = sum(length > 1 for length in lengths[1])
-    if not long or not lengths[0] or max(lengths[0]) > 1:
+    own, expected = (
+        [entity.end - entity.start for tags in side for entity in find_entities(tags, strict)]
+        for side in (predicted, true)
+    )
+    long = sum(length > 1 for length in expected)
+    if not long or not own or max(own) > 1:
         return []
     entities = counted(long, "entity", form=",")
     return [f"No predicted entity has more than one word, so that {entities} of several words cannot be right."]
@@ -243,8 +250,8 @@ def f1_terms(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]], 
         entities, references = set(find_entities(own, strict)), set(find_entities(expected, strict))
         rows.append((len(entities & references), len(entities), len(references)))
 
-    def f1(correct: Any, predicted: Any, actual: Any) -> Any:
-        return 2 * correct / np.maximum(predicted + actual, 1e-12)
+    def f1(correct: Any, found: Any, actual: Any) -> Any:
+        return 2 * correct / np.maximum(found + actual, 1e-12)
 
     return MeanDecomposition(np.array(rows, dtype=np.float64).reshape(-1, 3), f1, (0.0, 1.0))
 

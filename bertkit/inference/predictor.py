@@ -168,11 +168,10 @@ class Predictor:
         def keep(numbers: list[int], outputs: Mapping[str, Tensor]) -> list[None]:
             for name, values in outputs.items():
                 if name not in ignored:
-                    arrays[name] = _with_rows(arrays.get(name), numbers, values.float().cpu().numpy(), number)
+                    arrays[name] = _with_rows(arrays.get(name), numbers, values.float().cpu().numpy(), len(lengths))
             return [None] * len(numbers)
 
         lengths = np.asarray(features["length"])
-        number = len(lengths)
         with Bar("predicting", "inputs") if on_progress is None else nullcontext(on_progress) as progress:
             forward_in_batches(self.model, lengths, collate, keep, self.batch_size, self.name, progress)
         return next(iter(arrays.values())) if len(arrays) == 1 else tuple(arrays.values())
@@ -199,14 +198,14 @@ def table_with_predictions(
     return with_columns(given, {name: [row[name] for row in rows] for name in rows[0]})
 
 
-def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarray, number: int) -> np.ndarray:
+def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarray, total: int) -> np.ndarray:
     """Writes rows (B, S, …) into an array (N, S', …) padded with -100, which is made, or made longer, if need be.
 
     The longest inputs come first, so it is hardly ever made longer.
     """
     length = rows.shape[1]
     if whole is None or whole.shape[1] < length:
-        longer = np.full((number, length, *rows.shape[2:]), IGNORE_INDEX, rows.dtype)
+        longer = np.full((total, length, *rows.shape[2:]), IGNORE_INDEX, rows.dtype)
         if whole is not None:
             longer[:, : whole.shape[1]] = whole
         whole = longer
@@ -223,13 +222,12 @@ def joined_outputs(blocks: Sequence[Outputs]) -> Outputs:
 
 def join_arrays(blocks: Sequence[Any]) -> np.ndarray:
     """Joins arrays, as `joined_outputs`."""
-    ends = np.cumsum([len(block) for block in blocks])
-    longest = max(range(len(blocks)), key=lambda number: blocks[number].shape[1])
-    whole: np.ndarray | None = None
-    for number in [longest, *range(len(blocks))]:
-        block = blocks[number]
-        whole = _with_rows(whole, range(ends[number] - len(block), ends[number]), block, int(ends[-1]))
-    assert whole is not None
+    length = max(block.shape[1] for block in blocks)
+    whole = np.full((sum(map(len, blocks)), length, *blocks[0].shape[2:]), IGNORE_INDEX, blocks[0].dtype)
+    start = 0
+    for block in blocks:
+        whole[start : start + len(block), : block.shape[1]] = block
+        start += len(block)
     return whole
 
 

@@ -137,7 +137,7 @@ def flat(row: Mapping[str, Any]) -> Row:
 
 def _check_columns(rows: Sequence[Row], known: Collection[str], form: str) -> None:
     """Checks that rows have no columns but the known ones; OutputError if they have."""
-    if new := next((name for row in rows for name in row if name not in known), None):
+    if (new := next((name for row in rows for name in row if name not in known), None)) is not None:
         raise OutputError(
             f"column {new!r}: it is not in the rows before, from which the columns of the {form} file are taken; give "
             "--output FILE.jsonl, or the column in the first row of the input"
@@ -317,7 +317,7 @@ def _to_array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Arr
     kind = known or pa.string()
     if known is None and present:
         maps = [value.values() for value in present if isinstance(value, Mapping) and value]
-        if len(maps) == len(present) and all(isinstance(each, float) for values in maps for each in values):
+        if len(maps) == len(present) and all(isinstance(number, float) for numbers in maps for number in numbers):
             kind = pa.map_(pa.string(), pa.float64())
         elif not any(isinstance(value, (list, Mapping)) for value in present):
             with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # several types in a column of JSON lines

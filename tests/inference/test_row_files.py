@@ -182,6 +182,13 @@ def test_types_of_parquet_do_not_change_within_a_file(tmp_path, monkeypatch):
             Path(f"{name}.partial").unlink()
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_later_column_without_a_name_is_refused(tmp_path, monkeypatch, form):
+    monkeypatch.setattr(row_files, "ROW_GROUP", 1)
+    with pytest.raises(OutputError, match="column '': it is not in the rows before"):
+        write(tmp_path / f"out.{form}", [{"text": "a"}], [{"text": "b", "": 1}])
+
+
 @pytest.mark.parametrize("form", [".csv", ".parquet"])
 def test_forms_of_annotation_tools_have_no_columns(fine_tuned, tmp_path, form):
     with pytest.raises(DataError, match="--as doccano: is JSON"):

@@ -121,6 +121,20 @@ def test_copies_of_a_text_count_once(fine_tuned):
     assert not any("earlier" in sentence for sentence in others)
 
 
+def test_copies_of_a_sentence_count_once_with_plain_tags(fine_tuned):
+    """Four sentences, each five times, have the interval of four."""
+    intervals = []
+    for times in (1, 5):
+        own, true = ids([0, 1], [1, 0], [0, 0], [1, 1]) * times, ids([0, 1], [0, 0], [0, 1], [1, 1]) * times
+        of_kind = outcome(fine_tuned("tags"), [])
+        vars(of_kind).update(_predictions_and_references=(own, true), same_texts=np.tile(np.arange(4), times))
+        vars(of_kind.task)["word_probabilities"] = lambda *_, own=own: [np.eye(2)[tags] for tags in own]
+        sentence = task_inference(of_kind.task).facts(of_kind).sentences[0]
+        assert sentence.startswith(f"{6 * times} of {8 * times} words are right, 75.0 % (95 % interval ")
+        intervals.append(sentence.partition("(")[2].partition(")")[0])
+    assert intervals[0] == intervals[1]
+
+
 def ids(*values):
     return [np.array(each) for each in values]
 
