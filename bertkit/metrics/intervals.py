@@ -84,7 +84,7 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
         return mean_terms(right)
     is_binary = bool(np.isin(predicted, (0, 1)).all() and np.isin(true, (0, 1)).all())
     if name == "f1" and is_binary and true.ndim == 1:
-        # Of the examples in class 1 by either side, the share in class 1 by both: F1 = 2 s / (s + t).
+        # F1 grows with the share of examples in class 1 by both sides among those in class 1 by either side.
         columns = np.stack([predicted * true, np.maximum(predicted, true)], axis=1)
         return MeanDecomposition(columns, lambda both, either: _f1(both, both + either), (0.0, 1.0), is_proportion=True)
     if name == "combined_score" and is_binary and true.ndim == 1:
@@ -98,6 +98,7 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
         return _f1_macro(predicted, true)
     if name == "matthews_correlation" and true.ndim == 1:
         return _correlation(predicted, true, 0.0) if is_binary else _correlation_of_classes(predicted, true)
+    # The terms of ranks are only a linear part; of up to so many examples each is left out in turn, which is exact.
     if name in ("spearmanr", "combined_score") and true.ndim == 1 and len(true) > _MOST_GROUPS:
         ranks = _rank_correlation(predicted, true)
         if name == "spearmanr":
@@ -338,7 +339,7 @@ def usable_terms(terms: MeanDecomposition | None, score: float) -> MeanDecomposi
     """Returns the terms if they give the score of all examples; None otherwise."""
     if terms is None:
         return None
-    terms = MeanDecomposition(*terms)
+    terms = MeanDecomposition(*terms)  # tasks of other packages may return a plain tuple
     return terms if np.isclose(terms.function(*terms.values.mean(axis=0)), score, rtol=1e-6, atol=1e-9) else None
 
 

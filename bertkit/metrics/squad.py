@@ -171,7 +171,7 @@ def question_scores(
 
 
 def _check_ids(texts: Mapping[str, str], references: Sequence[Mapping[str, Any]], consequence: str) -> None:
-    """Warns about questions without a prediction."""
+    """Warns about questions without a prediction; raises DataError if none has one."""
     missing = [each["id"] for each in references if each["id"] not in texts]
     if len(missing) == len(references):
         raise DataError("nothing to score: no prediction has the id of a question")

@@ -78,7 +78,10 @@ class Test:
 
     @property
     def p_text(self) -> str:
-        """Returns ``p = 0.03``, or ``p ≤ 0.0002`` at the smallest value of random permutations; empty without one."""
+        """Returns ``p = 0.03``, ``p < 0.0001``, or ``p ≤ 0.0002`` at the smallest value of random permutations.
+
+        Empty without a p-value.
+        """
         return self._text(self.p)
 
     @property
@@ -216,8 +219,9 @@ def by_example(
         reason = "one example" if len(references) == 1 else "all examples have one text"
         return Test(difference, None, None, None, None, units, reason=reason)
     known = _find_terms((a, b), references, scores, terms)
-    if known[0][0] is not None and len(known[0][0].values) != len(references):
-        units, texts = (len(known[0][0].values),), None  # queries, each of several examples
+    first = known[0][0]
+    if first is not None and len(first.values) != len(references):
+        units, texts = (len(first.values),), None  # queries, each of several examples
         if units[0] < 2:
             return Test(difference, None, None, None, None, units, reason="one query")
     values = [
@@ -235,7 +239,6 @@ def by_example(
     flipped = differences[np.abs(differences) > 1e-9 * max(1.0, max(float(np.abs(side).max()) for side in values))]
     if not len(flipped):
         return Test(difference, None, None, 1.0, 1.0, units, reason="both have the same score in every example")
-    first = known[0][0]
     interval = t_interval(differences)
     low, high = None, None
     if interval is not None:  # a difference is not larger than the range of the score

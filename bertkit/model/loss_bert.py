@@ -2,7 +2,9 @@
 
 Items with label -100, or NaN for floating-point labels, contribute nothing and are not counted; without labelled items
 the loss is 0, not NaN. With gradient accumulation or several processes the mean is over the items of the *global*
-batch: ``num_items_in_batch`` is their number, which bertkit's Trainer counts. C is the number of classes.
+batch: ``num_items_in_batch`` is their number, which bertkit's Trainer counts.
+
+B sequences, S tokens, M rows of logits, C classes.
 """
 
 from collections.abc import Iterator
@@ -37,7 +39,7 @@ def at_least_float32(logits: Tensor) -> Tensor:
 class _SummedCrossEntropy(torch.autograd.Function):
     """``F.cross_entropy(..., reduction="sum")`` in float32, without float32 copies of all logits.
 
-    Over a vocabulary, torch's function materialises a copy, its log-softmax and three gradients, each of M × V numbers.
+    Over a vocabulary, torch's function materialises a copy, its log-softmax and three gradients, each of M × C numbers.
     Here only the gradient is materialised, in the dtype of the logits; the rest is computed in blocks of rows.
     """
 

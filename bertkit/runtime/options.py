@@ -90,8 +90,14 @@ def option(
         panel: panel of the option in ``--help``; by default that of the block.
         rare: the option is shown by ``--help-all`` only.
     """
-    metadata = {"help": help, "flag": flag, "metavar": metavar, "panel": panel, "rare": rare}
-    metadata["range"] = Range(**limits) if limits else None  # type: ignore[assignment]
+    metadata = {
+        "help": help,
+        "flag": flag,
+        "metavar": metavar,
+        "panel": panel,
+        "rare": rare,
+        "range": Range(**limits) if limits else None,
+    }
     return field(default=default, default_factory=factory, metadata=metadata)
 
 
@@ -103,7 +109,7 @@ def descriptions(settings: type) -> dict[str, Mapping[str, Any]]:
     described: dict[str, Mapping[str, Any]] = {}
     for base in reversed(settings.__mro__):
         if dataclasses.is_dataclass(base):
-            own = inspect.get_annotations(base)  # fields of a base class are in its own place of the order
+            own = inspect.get_annotations(base)  # without inherited fields: another base may have described them since
             described |= {
                 each.name: each.metadata for each in dataclasses.fields(base) if each.metadata and each.name in own
             }

@@ -34,7 +34,8 @@ METRIC_NAMES = {
     "sentence_order_accuracy": "sentence order accuracy",
     "learning_rate": "learning rate",
 }
-_MEASURES = (
+# Ends of the names of results that are no scores.
+_NO_SCORES = (
     *("epoch", "grad_norm", "flos", "step", "runtime", "per_second", "timing", "samples"),
     *("num_input_tokens_seen", "threshold", "temperature"),
 )
@@ -190,7 +191,7 @@ def is_score(name: str) -> bool:
     >>> [name for name in ("eval_accuracy", "eval_loss", "eval_runtime", "epoch", "total_flos") if is_score(name)]
     ['eval_accuracy', 'eval_loss']
     """
-    return not name.endswith(_MEASURES)
+    return not name.endswith(_NO_SCORES)
 
 
 def is_of_class(name: str) -> bool:

@@ -83,27 +83,26 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
         raise CheckpointError("'' is not the name of a checkpoint; give its folder, or a Hub id")
     try:
         is_file, is_folder = path.is_file(), path.is_dir()
-        is_there = any((path / name).exists() for name in files)
-        names = sorted(os.listdir(path)) if is_folder and not is_there else []
+        if any((path / name).exists() for name in files):
+            return
+        names = sorted(os.listdir(path)) if is_folder else []
     except OSError as error:  # a folder on the way is closed, or the name is too long
         raise CheckpointError(f"{name_or_path}: cannot be read: {error.strerror}") from error
     if is_file:
         raise CheckpointError(f"{name_or_path}: is a file; expected the folder that contains {files[0]}, or a Hub id")
     if is_folder:
-        if not is_there:
-            content = ", ".join(names[:6]) or "nothing"
-            remedy = "give the folder of a checkpoint"
-            steps = [entry for entry in path.glob("checkpoint-*") if entry.name.removeprefix("checkpoint-").isdigit()]
-            steps = [entry for entry in steps if (entry / files[0]).exists()]
-            if steps and (path / "recipe.yaml").exists() and not (path / "config.json").exists():
-                newest = max(steps, key=lambda entry: int(entry.name.removeprefix("checkpoint-")))
-                remedy = f"a run that has not finished: continue it with --resume, or give {newest}"
-            if (path / "best" / files[0]).exists():
-                remedy = f"a grid: give its best run, {path / 'best'}"
-            if (path / "adapter_config.json").exists():
-                remedy = "it is an adapter: merge it into its base model (PEFT's merge_and_unload) and give the result"
-            raise CheckpointError(f"{name_or_path}: no {files[0]} in this folder, which contains {content}; {remedy}")
-        return
+        content = ", ".join(names[:6]) or "nothing"
+        remedy = "give the folder of a checkpoint"
+        steps = [entry for entry in path.glob("checkpoint-*") if entry.name.removeprefix("checkpoint-").isdigit()]
+        steps = [entry for entry in steps if (entry / files[0]).exists()]
+        if steps and (path / "recipe.yaml").exists() and not (path / "config.json").exists():
+            newest = max(steps, key=lambda entry: int(entry.name.removeprefix("checkpoint-")))
+            remedy = f"a run that has not finished: continue it with --resume, or give {newest}"
+        if (path / "best" / files[0]).exists():
+            remedy = f"a grid: give its best run, {path / 'best'}"
+        if (path / "adapter_config.json").exists():
+            remedy = "it is an adapter: merge it into its base model (PEFT's merge_and_unload) and give the result"
+        raise CheckpointError(f"{name_or_path}: no {files[0]} in this folder, which contains {content}; {remedy}")
     name = str(name_or_path)
     near = near_local_name(name)
     if path.is_absolute() or name.startswith(("./", "../", "~")) or str(path).count("/") > 1:

@@ -148,10 +148,10 @@ class StoredConfig:
 
 @without_collector()
 def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig:
-    """Reads a checkpoint's ``config.json``.
+    """Reads a checkpoint's ``config.json``; arguments as of `load_config`.
 
     Raises:
-        CheckpointError: the checkpoint does not exist, or is not BERT.
+        CheckpointError: the checkpoint does not exist, is not BERT, or no encoder, or is quantized.
     """
     from transformers import PreTrainedConfig
 
@@ -274,15 +274,15 @@ def _check_complete(model: PreTrainedModel, report: Mapping[str, Any], name_or_p
         report: the weights that transformers reports as missing, of another shape, and unexpected.
         name_or_path, new_head: as for `load_model`.
     """
-    lost = sorted(set(report["missing_keys"]) | {key for key, *_ in report["mismatched_keys"]})
+    shapes = {key: (tuple(there), tuple(here)) for key, there, here in report["mismatched_keys"]}
+    lost = sorted({*report["missing_keys"], *shapes})
     # The pooler may be new like a head: not every family pre-trains one, and not every head has one.
     prefix = f"{model.base_model_prefix}."
     encoder = [key for key in lost if key.startswith(prefix) and not key.startswith(f"{prefix}pooler.")]
     refused = encoder if new_head else encoder or lost
-    shapes = {key: shapes for key, *shapes in report["mismatched_keys"]}
     for key in refused:
         if key in shapes:
-            there, here = (tuple(shape) for shape in shapes[key])
+            there, here = shapes[key]
             raise CheckpointError(
                 f"{name_or_path}: {key} has the shape {there}, but the model needs {here}; remove the "
                 "model fields that differ from the checkpoint's (a recipe for new weights sets its own sizes); "

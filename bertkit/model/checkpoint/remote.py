@@ -84,17 +84,17 @@ def run_code(folder: str, name: str) -> None:
         if auto in ("AutoConfig", *AUTO_CLASSES)
     }
     say("\n".join(dict.fromkeys(f"{name}: running code, {_describe_code(*place)}" for place in places.values())))
-    configuration = _class(*places["AutoConfig"], name)
+    configuration = _class(*places.pop("AutoConfig"))
     if getattr(configuration, "model_type", None) != family:
         raise CheckpointError(
             f"{name}: config.json has the model_type {family!r}, but its code defines "
             f"{getattr(configuration, 'model_type', None)!r}; get a complete copy of the checkpoint"
         )
+    networks = {auto: _class(*place) for auto, place in places.items()}
     with reading(folder, "code"):
-        AutoConfig.register(family, configuration)
-        for auto in AUTO_CLASSES:
-            if auto in places:
-                getattr(modeling_auto, auto).register(configuration, _class(*places[auto], name))
+        for auto, network in networks.items():
+            getattr(modeling_auto, auto).register(configuration, network)
+        AutoConfig.register(family, configuration)  # last: code that fails can be tried again
     FROM_CODE.add(str(family))
 
 
@@ -120,7 +120,7 @@ def _describe_code(folder: str, named: str) -> str:
     return f"{file} of {repository} at revision {path.name}"
 
 
-def _class(folder: str, named: str, name: str) -> Any:
+def _class(folder: str, named: str) -> Any:
     from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
     with reading(folder, f"code {named}"):

@@ -41,7 +41,7 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
     If one process fails, the others are killed; if a signal killed it, a message on stderr says so. SIGTERM, SIGUSR1
     and SIGHUP to this process are forwarded as SIGTERM: the processes save a checkpoint and end by themselves, without
     a time limit. SIGINT is forwarded too, and what has not ended after 30 seconds is killed. A second signal kills all
-    processes. If this process is killed, the others end too (`bertkit.runtime.placement.launch`).
+    processes. If this process is killed, the others end too (`end_with_launcher`).
 
     Args:
         arguments: command line arguments, without the program.
@@ -143,7 +143,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], signals: _Signals, argum
         return 128 + signal.Signals[_FORWARDED[signals.received[-1].name]]
     if sent is not None:
         own = [code for code in failures if code > 0 and code != 128 + sent] if sent == signal.SIGTERM else []
-        return own[0] if own else (128 + sent if any(codes) else 0)
+        return own[0] if own else (128 + sent if any(code != 0 for code in codes) else 0)
     return failures[0] if failures else max(ended)
 
 

@@ -30,24 +30,25 @@ _FEATURES = re.compile(
 
 def processor() -> str:
     """Returns the name of the processor."""
-    with suppress(OSError):
-        for line in _cpuinfo():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+    for line in _cpuinfo():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 
 def cpu_features() -> list[str]:
     """Returns the features of the processor on which speed depends; empty where they are not known."""
-    with suppress(OSError):
-        for line in _cpuinfo():
-            if line.startswith(("flags", "Features")):
-                return sorted(filter(_FEATURES.fullmatch, set(line.partition(":")[2].split())))
+    for line in _cpuinfo():
+        if line.startswith(("flags", "Features")):
+            return sorted(filter(_FEATURES.fullmatch, set(line.partition(":")[2].split())))
     return []
 
 
 def _cpuinfo() -> list[str]:
-    return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    """Returns what Linux says of the processors, in lines; empty on other systems."""
+    with suppress(OSError):
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    return []
 
 
 def has_onednn() -> bool:
@@ -63,12 +64,13 @@ def has_onednn() -> bool:
 
 
 @cache
-def outruns_mkl(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+def outruns_mkl() -> bool:
     """Returns whether oneDNN is expected to multiply float32 matrices faster than MKL.
 
-    That is with AVX-512, on CPUs other than Intel's.
+    That is with AVX-512, on CPUs other than Intel's; False where the maker is not known.
     """
-    return has_onednn() and cpuinfo.exists() and "GenuineIntel" not in cpuinfo.read_text()
+    lines = _cpuinfo()
+    return has_onednn() and bool(lines) and not any("GenuineIntel" in line for line in lines)
 
 
 def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.runtime.errors import PlacementError
@@ -371,12 +370,14 @@ def _precision(asked: str, device: str, is_sharded: bool) -> Literal["no", "bf16
     return "fp16" if asked == "fp16" else "bf16" if asked == "bf16" else "no"
 
 
-def computes_bf16_fast(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+def computes_bf16_fast(device: str) -> bool:
     """Returns whether ``device`` computes bf16 natively: GPUs with bf16, TPUs, CPUs with AVX512-BF16 or AMX.
 
     A CPU without those instructions computes bf16 by conversion, several times slower than float32.
     """
     import torch
+
+    from bertkit.runtime.placement.processor import cpu_features
 
     if device == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -384,10 +385,7 @@ def computes_bf16_fast(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bo
         from torch_xla import runtime
 
         return bool(runtime.device_type() == "TPU")
-    if device != "cpu" or not cpuinfo.exists():
-        return False
-    flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
-    return "avx512_bf16" in flags or "amx_bf16" in flags
+    return device == "cpu" and not {"avx512_bf16", "amx_bf16"}.isdisjoint(cpu_features())
 
 
 def largest_divisor(number: int, limit: int) -> int:

@@ -7,7 +7,7 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedIOBase
 from pathlib import Path
 from typing import TypeVar
@@ -95,9 +95,11 @@ def read_blocks(
 
 
 def is_pointer(file: Path) -> bool:
-    """Returns whether a file is a pointer of Git LFS, which stands where its content was not fetched."""
-    with file.open("rb") as stored:
+    """Returns whether a file is a pointer of Git LFS, which stands where its content was not fetched; False where it
+    cannot be read."""
+    with suppress(OSError), file.open("rb") as stored:
         return stored.read(len(_GIT_LFS)) == _GIT_LFS
+    return False
 
 
 def read_range(file: Path, start: int, end: int) -> Iterator[bytes]:

@@ -154,6 +154,21 @@ def test_folders_without_a_model_are_refused(tmp_path, file, content, message):
         load_config(str(tmp_path))
 
 
+def test_a_file_that_cannot_be_read_does_not_hide_the_fault_of_another(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{")
+    (tmp_path / "a.txt").touch()
+    opened = Path.open
+
+    def refused(path, *arguments, **options):
+        if path.name == "a.txt":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(CheckpointError, match=r"the config\.json in this folder cannot be loaded"):
+        load_config(str(tmp_path))
+
+
 # ---- other encoders than BERT ---------------------------------------------------------------------------------------
 
 

@@ -155,6 +155,17 @@ def test_code_that_cannot_be_run_is_one_message(run, with_code, tmp_path, family
     assert "Traceback" not in done.stderr
 
 
+def test_code_that_fails_fails_alike_the_second_time(with_code, hub_models, with_hub):
+    """As in a notebook, between whose calls a missing package is installed."""
+    (with_code / "modeling_theirs.py").write_text("import no_such_package_at_all")
+    files = {path.name: path.read_bytes() for path in with_code.iterdir()}
+    with hub_models.ModelHub() as hub:
+        hub.repositories["ada/film"] = hub_models.Repository(branches={"main": files})
+        first, second = with_hub(hub.endpoint, PROGRAM, [[None, True], [None, True]])
+    assert "no_such_package_at_all" in first
+    assert second == first
+
+
 def test_a_checkpoint_without_code_says_so(run, stock_models, tmp_path):
     folder = stock_models.stock_checkpoint(tmp_path / "bert", "bert", "AutoModelForSequenceClassification")
     done = run("predict", folder, "a film", "--trust-remote-code")

@@ -143,9 +143,10 @@ def test_one_that_is_killed_while_the_others_save(tmp_path):
     assert seconds < 10
 
 
-def test_an_interrupt_has_a_time_limit(tmp_path):
-    """One process of the two does not end by itself; a keyboard interrupt ends the other."""
-    run = Launched(tmp_path, [FOREVER, {**FOREVER, "ignores_interrupt": True}])
+@pytest.mark.parametrize("first", [{}, {"ignores_interrupt": True}], ids=["one", "both"])
+def test_an_interrupt_has_a_time_limit(tmp_path, first):
+    """One process of the two, or both, do not end by themselves."""
+    run = Launched(tmp_path, [{**FOREVER, **first}, {**FOREVER, "ignores_interrupt": True}])
     run.run.send_signal(signal.SIGINT)
     code, said, seconds = run.end()
     assert code == 130

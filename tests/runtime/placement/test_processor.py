@@ -19,13 +19,12 @@ with_onednn = pytest.mark.skipif(not has_onednn(), reason="needs AVX-512 and tor
     ("vendor", "has", "expected"),
     [("AuthenticAMD", True, True), ("GenuineIntel", True, False), ("AuthenticAMD", False, False)],
 )
-def test_onednn_on_avx_512_other_than_intels(tmp_path, monkeypatch, vendor, has, expected):
+def test_onednn_on_avx_512_other_than_intels(monkeypatch, vendor, has, expected):
     monkeypatch.setattr(module, "has_onednn", lambda: has)
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
-    outruns_mkl.cache_clear()
-    assert outruns_mkl(cpuinfo) is expected
-    assert not outruns_mkl(tmp_path / "missing")
+    monkeypatch.setattr(module, "_cpuinfo", lambda: ["processor\t: 0", f"vendor_id\t: {vendor}"])
+    assert outruns_mkl.__wrapped__() is expected
+    monkeypatch.setattr(module, "_cpuinfo", list)
+    assert not outruns_mkl.__wrapped__()
 
 
 def check_both_ways(layer: nn.Linear, states: torch.Tensor, gradient: torch.Tensor) -> None:

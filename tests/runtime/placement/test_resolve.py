@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bertkit.runtime.errors import PlacementError
-from bertkit.runtime.placement import resolve
+from bertkit.runtime.placement import processor, resolve
 from bertkit.runtime.placement.inference import inference_device, inference_dtype
 from bertkit.runtime.placement.resolve import (
     PlacementSettings,
@@ -76,11 +76,11 @@ def test_fp16_on_a_cpu_is_refused():
 @pytest.mark.parametrize(
     ("flags", "fast"), [("fpu avx512f avx512_bf16", True), ("amx_bf16", True), ("fpu avx512f", False)]
 )
-def test_bf16_needs_instructions_of_the_cpu(tmp_path, flags, fast):
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
-    assert computes_bf16_fast("cpu", cpuinfo) is fast
-    assert not computes_bf16_fast("cpu", tmp_path / "missing")
+def test_bf16_needs_instructions_of_the_cpu(monkeypatch, flags, fast):
+    monkeypatch.setattr(processor, "_cpuinfo", lambda: ["processor\t: 0", f"flags\t\t: {flags}"])
+    assert computes_bf16_fast("cpu") is fast
+    monkeypatch.setattr(processor, "_cpuinfo", list)
+    assert not computes_bf16_fast("cpu")
 
 
 def test_the_arguments_say_what_was_decided():
