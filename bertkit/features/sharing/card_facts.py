@@ -161,16 +161,11 @@ def card_of(end: EndOfRun) -> CardFacts:
         assert end.start is not None
         card = pretrained_card(end.recipe, end.record.data["corpus"], end.scores, end.start, end.note)
     else:
-        card = finetuned_card(
-            end.task,
-            end.splits,
-            end.recipe,
-            end.config,
-            end.scores,
-            end.record.truncation,
-            end.record.collapse,
-            end.note,
-        )
+        warning = ""
+        if end.outcome is not None and end.outcome.collapse:
+            warning = f"The model has collapsed: {escape(end.outcome.collapse)} on {end.outcome.scored}."
+        note = " ".join(filter(None, (end.note, warning)))
+        card = finetuned_card(end.task, end.splits, end.recipe, end.config, end.scores, end.record.truncation, note)
         units = {} if end.outcome is None else {f"eval_{name}": each for name, each in end.outcome.units.items()}
         card = replace(card, verdict=end.record.verdict.sentences, units=units)
     return replace(
@@ -189,14 +184,12 @@ def finetuned_card(
     config: PreTrainedConfig,
     metrics: Mapping[str, float],
     truncation: Mapping[str, Truncation],
-    collapse: str | None,
     note: str,
 ) -> CardFacts:
     """Returns the facts that the model card of a fine-tuning shows."""
     encoder = _name_of_encoder(config)
     suffixes = tuple(name.removeprefix("validation") for name in splits if name.startswith("validation_"))
     scores = [key for key in metrics if is_score(key) and not key.startswith("eval_loss")]
-    warning = f"The model has collapsed: {escape(collapse)} on the validation set." if collapse else ""
     has_own_train_file = getattr(recipe.data, "train_file", None) is not None
     dataset, hint = hub_dataset(task), truncation_hint(task)
     return CardFacts(
@@ -220,7 +213,7 @@ def finetuned_card(
         dataset=dataset,
         training_sets=() if dataset is None or has_own_train_file else dataset[:1],
         family=config.model_type,
-        note=" ".join(filter(None, (note, warning))),
+        note=note,
         example=shared(task).example(),
     )
 

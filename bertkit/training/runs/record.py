@@ -43,8 +43,8 @@ class Run(Summarized):
     Attributes:
         output_dir: the run directory; its top level loads with ``AutoModel….from_pretrained``.
         metrics: the contents of ``all_results.json``.
-        collapse: description of the predictions if they are the same for the whole validation set, such as "all
-            predictions are 'good'"; None for other runs, and for pre-training.
+        collapse: description of the predictions if they are the same for all rows that the run is scored on, such as
+            "all predictions are 'good'"; None for other runs, and for pre-training.
         verdict: what the scores say, and what to try next; empty for pre-training.
     """
 

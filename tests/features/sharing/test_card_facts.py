@@ -12,7 +12,7 @@ from bertkit.tasks.registry import load_recipe, task_of_recipe
 def card(name, **overrides):
     recipe = load_recipe(name, {key.replace("__", "."): value for key, value in overrides.items()})
     config = BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
-    return finetuned_card(task_of_recipe(recipe), {}, recipe, config, {}, {}, None, "")
+    return finetuned_card(task_of_recipe(recipe), {}, recipe, config, {}, {}, "")
 
 
 def test_lora_is_described_with_rank_scale_and_layers():

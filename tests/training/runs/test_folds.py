@@ -106,6 +106,17 @@ def test_every_row_is_scored_by_a_model_that_has_not_seen_it(whole):
     assert losses[best] == min(losses.values())
 
 
+def test_a_collapse_is_said_of_the_rows_that_are_scored(train, capsys, monkeypatch):
+    monkeypatch.setattr(
+        ModelsOfFolds, "_predictions", lambda folds, fold, start: np.zeros((2, sum(folds.of_rows == fold), 2))
+    )
+    run = train(train__max_steps=1, data__folds=2)
+    collapse = f"{run.collapse} on {OUT_OF_FOLD}"
+    assert run.collapse.startswith("all predictions are '")
+    assert f"The model has collapsed: {collapse}." in (run.output_dir / "README.md").read_text()
+    assert f"warning: {collapse}; " in capsys.readouterr().err
+
+
 @pytest.mark.numeric
 def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
     run = train(train__report=True, data__folds=2)
