@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import threading
@@ -91,11 +92,16 @@ def search(browser: Any, address: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize("words", SEARCHED)
 def test_a_search_finds_its_page(search, words):
-    search.keyboard.press("Control+A")
-    search.keyboard.press("Delete")
-    search.wait_for_function(f"() => ({RESULTS})().length === 0")
-    search.keyboard.insert_text(words)
-    search.wait_for_function(f"() => ({RESULTS})().length > 0", timeout=10_000)
+    from playwright.sync_api import TimeoutError as NoResults
+
+    for _ in range(3):  # the search of Zensical 0.0.73 has once missed a word that was entered as a whole
+        search.keyboard.press("Control+A")
+        search.keyboard.press("Delete")
+        search.wait_for_function(f"() => ({RESULTS})().length === 0")
+        search.keyboard.insert_text(words)
+        with contextlib.suppress(NoResults):
+            search.wait_for_function(f"() => ({RESULTS})().length > 0", timeout=10_000)
+            break
     found = [link.partition("?")[0].split("/", 3)[-1].strip("/") for link in search.evaluate(RESULTS)]
     assert SEARCHED[words] in found[:3], found[:6]
 
