@@ -18,6 +18,7 @@ import numpy as np
 from bertkit.data.tables.table import copies_in_words
 from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.verdict import verdict_of
+from bertkit.metrics import score_limits
 from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjust_tests, agreement, by_example, by_run
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
@@ -177,7 +178,8 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
     if name not in known:
         raise RecipeError(f"--metric: no metric {name!r}; expected {', '.join(known)}{did_you_mean(name, known)}")
     units = "" if first.units is None else first.units(name, first.runs[0], first.references)
-    comparisons = [_compare(first, other, name, LEVEL / len(others)) for other in others]
+    bounds = score_limits(name, known)
+    comparisons = [_compare(first, other, name, bounds, LEVEL / len(others)) for other in others]
     # Each question is a family of its own.
     models, settings = (
         adjust_tests([getattr(each, test) for each in comparisons]) for test in ("by_example", "by_run")
@@ -255,15 +257,18 @@ def _identify_examples(system: System) -> list[tuple[str, Any]]:
 # ---- one comparison -------------------------------------------------------------------------------------------------
 
 
-def _compare(a: System, b: System, metric: str, level: float) -> Comparison:
-    """Compares two systems, without the answers, which need the other comparisons; ``level`` is as of `by_run`."""
+def _compare(a: System, b: System, metric: str, bounds: tuple[float, float], level: float) -> Comparison:
+    """Compares two systems, without the answers, which need the other comparisons.
+
+    ``bounds`` are the ends of the range of the metric, and ``level`` is as of `by_run`.
+    """
 
     def measure(predictions: Sequence[Any], references: Sequence[Any]) -> float:
         return float(a.scores(predictions, references)[metric])
 
     scores_a, scores_b = ([measure(run, a.references) for run in side.runs] for side in (a, b))
     of_examples = by_example(
-        a.runs, b.runs, a.references, measure, lambda *sides: a.terms(metric, *sides), a.same_texts
+        a.runs, b.runs, a.references, measure, lambda *sides: a.terms(metric, *sides), a.same_texts, bounds
     )
     if a.folds and a.folds == b.folds:
         of_runs = by_run(

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 from sklearn.metrics import f1_score
 
 from bertkit.inference.comparison import System, collapse_notes, compare_systems
@@ -111,6 +112,19 @@ def test_few_differing_examples_cannot_differ():
     assert same.models == (
         "Do these models differ on this data? No difference: both have the same score in every example."
     )
+
+
+def test_a_difference_is_at_most_the_range_of_the_metric():
+    def of_ranks(predictions, references):
+        return {"spearmanr": float(spearmanr(predictions, references).statistic)}
+
+    gold = np.arange(6.0)
+    a, b = (
+        System(name, [predictions], gold, of_ranks, lambda *_: None, "spearmanr", np.ndarray.tolist)
+        for name, predictions in (("a", gold[[5, 4, 2, 3, 1, 0]]), ("b", gold))
+    )
+    [comparison] = compare_systems([a, b]).comparisons
+    assert 1.5 < comparison.by_example.difference < comparison.by_example.high == 2
 
 
 def test_undefined_scores_are_not_zero():

@@ -157,7 +157,7 @@ class NoParameters(Strict):
 
 
 class EmbedBody(Strict):
-    """POST /embed, and / for feature extraction."""
+    """POST /embed of text-embeddings-inference."""
 
     inputs: Text | Texts
     normalize: bool = True

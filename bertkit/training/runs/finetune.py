@@ -175,9 +175,10 @@ def _encode(run: ResolvedFinetuning) -> tuple[dict[str, Any], dict[str, Any], di
 def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`.
 
-    A resumed run finds its place by its files. Without a complete checkpoint it repeats what precedes the first step,
-    but for the folds that were done; with one it continues from there, and with that of the last step it trains no more
-    and is scored. All processes compute, and the main one writes.
+    A resumed run finds its place by its files. Without a complete checkpoint it repeats what precedes the first step;
+    with one its model continues from there, and with that of the last step it trains no more and is scored. Rivals are
+    fitted again, and models of folds are trained again if their files are gone. All processes compute, and the main one
+    writes.
     """
     run, trainer, folds, features = prepared.run, prepared.trainer, prepared.folds, prepared.features
     setup, directory = run.setup, run.setup.directory
@@ -229,10 +230,10 @@ def _before_first_step(
     1. Rivals are fitted, to compare the finished run with: linear models of the words of the same rows, and of the
        vectors of the encoder as it was given.
     2. `read_texts_apart`: if the recipe asks for it, the encoder learns from pairs of texts without their labels.
-    3. From these weights, which stay as they are, a model of each fold is started warm and trained on the rows of the
-       other folds, and predicts those of its own, which a resumed run finds in a file. If linear probes predict better
-       than what training makes of them, the run's own model keeps its probe: its arguments become those of one step
-       that changes no weight.
+    3. A model of each fold is trained on the rows of the other folds, and predicts those of its own, which a resumed run
+       finds in a file. If the recipe asks for a warm start, it begins with these weights, which stay as they are, and
+       step 4. If linear probes predict better than what training makes of them, the run's own model keeps its probe:
+       its arguments become those of one step that changes no weight.
     4. `warm_start`: if the recipe asks for it, the encoder learns to give rows of a class similar vectors, and the head
        begins as a linear probe.
 
