@@ -66,7 +66,9 @@ def conclude(measured: Sequence[Measured], metric: str | None, are_drawn: bool) 
     elif logs:
         leading, sentences = _rank_by_perplexity(logs)
     else:
-        leading, sentences = [], ["No checkpoint predicts masked words: without labels nothing ranks them."]
+        no_words = "None of the masked words has a piece in every vocabulary"
+        why = no_words if any(each.logs is not None for each in measured) else "No checkpoint predicts masked words"
+        leading, sentences = [], [f"{why}: without labels nothing ranks them."]
     first = next((each for each in candidates if each.name in leading[:1]), None)
     best = first if len(leading) == 1 else None
     long = [each for each in candidates if each.wording.too_long >= _LONG]
@@ -82,10 +84,11 @@ def conclude(measured: Sequence[Measured], metric: str | None, are_drawn: bool) 
 
 def _rank_by_score(measured: Sequence[Measured], metric: str, are_drawn: bool) -> tuple[list[str], list[str]]:
     """Returns the checkpoints with the highest score, and sentences; none if all scores are undefined."""
-    ordered = sorted(measured, key=lambda each: each.candidate.score, reverse=True)
-    first, *others = (each.candidate for each in ordered)
-    if first.score == -np.inf:
+    scored = [each for each in measured if each.candidate.score > -np.inf]
+    if not scored:
         return [], [f"{metric} is undefined for every checkpoint: each predicts the same for all examples."]
+    ordered = sorted(scored, key=lambda each: each.candidate.score, reverse=True)
+    first, *others = (each.candidate for each in ordered)
     leading = [each.name for each in (first, *others) if np.isclose(each.score, first.score, rtol=0, atol=1e-12)]
     sentences = [_name_leading(f"Best by {metric}", metric, leading, f"{first.score:.4f}"), *ordered[0].guess]
     if others:
@@ -95,6 +98,9 @@ def _rank_by_score(measured: Sequence[Measured], metric: str, are_drawn: bool) -
         sentences += _tell_apart(leading, tests, "the same examples in the same folds")
         alike = [each for each in others if not tests[each.name].is_significant]
         sentences += name_fastest(first, alike, are_drawn)
+    undefined = [each.candidate.name for each in measured if each not in scored]
+    if undefined:
+        sentences.append(f"{metric} is undefined for {', '.join(undefined)}: the same prediction for all examples.")
     return leading, sentences
 
 

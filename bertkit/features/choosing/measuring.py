@@ -10,7 +10,6 @@ Dimension letters: I items, D numbers of a vector, C classes, N examples, K fold
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,10 +34,9 @@ from bertkit.runtime.errors import CheckpointError, shown
 from bertkit.runtime.progress import Bar, unreported
 from bertkit.tasks.base import per_example
 from bertkit.tasks.encoding import fit_length
-from bertkit.training.warm_start.linear_head import MOST_FITTED, fit_head
+from bertkit.training.warm_start.linear_head import out_of_fold_logits
 
 _TIMED = 64  # texts
-_LONGEST = 512  # tokens, as of vectors
 
 STRENGTHS = (100.0, 10.0)
 """Strengths of the penalty that are tried, see `bertkit.training.warm_start.linear_head`."""
@@ -172,7 +170,7 @@ def _guess(usual: tuple[str, object] | None, metric: str, measure: Measure, refe
 
 
 def _measure_weights(name: str) -> int | None:
-    """Returns the size of the weights of a checkpoint on disk; None if they are not found."""
+    """Returns the size of the weights of a checkpoint on disk; None if it has no file of them."""
     folder = Path(name)
     if not folder.is_dir():
         from huggingface_hub import snapshot_download
@@ -189,7 +187,7 @@ def _measure_weights(name: str) -> int | None:
 
 
 class Head(NamedTuple):
-    """A candidate.
+    """A linear head that is tried.
 
     Attributes:
         layer: number of the layer, 0 the embeddings.
@@ -225,15 +223,10 @@ def cross_validate(
         for layer in range(len(of_layers))
         for strength in STRENGTHS
     ]
-    order = np.random.default_rng(0).permutation(len(targets))
-    fitted = {fold: order[folds[order] != fold][:MOST_FITTED] for fold in np.unique(folds).tolist()}
-    logits = {head: np.empty((len(targets), classes)) for head in heads}
+    logits = {}
     for number, head in enumerate(heads, start=1):
         inputs = vectors[head.pooling][head.layer]
-        for fold, read in fitted.items():
-            held_out = folds == fold
-            fitted_head = fit_head(inputs[read], targets[read], classes, head.strength)
-            logits[head][held_out] = fitted_head.logits(inputs[held_out])
+        logits[head] = out_of_fold_logits(inputs, targets, folds, classes, head.strength)
         on_progress(number, len(heads))
     return logits
 
@@ -262,9 +255,7 @@ def choose_head(
     heads, numbers = [head for head in predictions if head.layer > 0], np.unique(folds)
 
     def score(head: Head, rows: np.ndarray) -> float:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # on correlations of equal predictions
-            value = measure([predictions[head][row] for row in rows], [references[row] for row in rows])
+        value = measure([predictions[head][row] for row in rows], [references[row] for row in rows])
         return value if np.isfinite(value) else -np.inf
 
     taken: list[Any] = [None] * len(references)

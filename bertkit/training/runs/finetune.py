@@ -230,10 +230,10 @@ def _before_first_step(
     1. Rivals are fitted, to compare the finished run with: linear models of the words of the same rows, and of the
        vectors of the encoder as it was given.
     2. `read_texts_apart`: if the recipe asks for it, the encoder learns from pairs of texts without their labels.
-    3. A model of each fold is trained on the rows of the other folds, and predicts those of its own, which a resumed run
-       finds in a file. If the recipe asks for a warm start, it begins with these weights, which stay as they are, and
-       step 4. If linear probes predict better than what training makes of them, the run's own model keeps its probe:
-       its arguments become those of one step that changes no weight.
+    3. A model of each fold is trained on the rows of the other folds, and predicts those of its own; a resumed run
+       finds these in a file. If the recipe asks for a warm start, it begins with these weights, which stay as they are,
+       and step 4. If linear probes predict better than what training makes of them, the run's own model keeps its
+       probe: its arguments become those of one step that changes no weight.
     4. `warm_start`: if the recipe asks for it, the encoder learns to give rows of a class similar vectors, and the head
        begins as a linear probe.
 

@@ -117,7 +117,8 @@ def rivals_of(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
 ) -> Rivals | None:
-    """Fits the cheap models; None where a text has neither classes nor a number, or there are too many rows.
+    """Fits the cheap models; None where a text has neither classes nor a number, labels are missing or all the same, or
+    there are too many rows.
 
     Args:
         task: the task of the training data.
@@ -143,31 +144,29 @@ def rivals_of(
     elif metric == "accuracy":
         outputs = int(labels.max()) + 1
     texts = [list(texts_of(task, ColumnsOf(split.examples)).values()) for split in splits]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on convergence
-        of_texts = same_texts(zip(*texts[0], strict=True))
-        strata = labels.tolist() if metric == "accuracy" else None
-        of_rows = folds_to_fit(of_texts, strata) if folds is None else folds.of_rows
-        found = {_WORDS: _by_words(texts, labels, of_rows)}
-        longest = task.data.max_seq_length
-        vectors = [[means_of_texts(model, tokenizer, column, longest) for column in columns] for columns in texts]
-        # Lines are fitted to the vectors of a text, or to how those of a pair differ.
-        name = _FROZEN if len(texts[0]) == 1 else _APART
-        inputs = [columns[0] if name == _FROZEN else differences(*columns) for columns in vectors]
-        line, out_of_fold = fit_by_folds(inputs[0], labels, of_rows, outputs)
-        logits = out_of_fold if folds is not None else line.logits(inputs[1])
-        if metric == "pearson":
-            found[name] = logits.reshape(-1)
-        elif metric == "accuracy":
-            found[name] = logits.argmax(axis=-1)
-        else:
-            found[name] = sigmoid(logits)
-            # Labels by one threshold that is fitted to the scored rows, as that of the run is.
-            known = np.asarray(splits[-1].examples["labels"][:]).astype(np.int64).ravel()
-            found = {
-                each: (chances >= best_threshold(known, chances.ravel())).astype(np.int64)
-                for each, chances in found.items()
-            }
+    of_texts = same_texts(zip(*texts[0], strict=True))
+    strata = labels.tolist() if metric == "accuracy" else None
+    of_rows = folds_to_fit(of_texts, strata) if folds is None else folds.of_rows
+    found = {_WORDS: _by_words(texts, labels, of_rows)}
+    longest = task.data.max_seq_length
+    vectors = [[means_of_texts(model, tokenizer, column, longest) for column in columns] for columns in texts]
+    # Lines are fitted to the vectors of a text, or to how those of a pair differ.
+    name = _FROZEN if len(texts[0]) == 1 else _APART
+    inputs = [columns[0] if name == _FROZEN else differences(*columns) for columns in vectors]
+    line, out_of_fold = fit_by_folds(inputs[0], labels, of_rows, outputs)
+    logits = out_of_fold if folds is not None else line.logits(inputs[1])
+    if metric == "pearson":
+        found[name] = logits.reshape(-1)
+    elif metric == "accuracy":
+        found[name] = logits.argmax(axis=-1)
+    else:
+        found[name] = sigmoid(logits)
+        # Labels by one threshold that is fitted to the scored rows, as that of the run is.
+        known = np.asarray(splits[-1].examples["labels"][:]).astype(np.int64).ravel()
+        found = {
+            each: (chances >= best_threshold(known, chances.ravel())).astype(np.int64)
+            for each, chances in found.items()
+        }
     return Rivals(metric, found)
 
 
@@ -211,7 +210,10 @@ def _predicted_by_words(texts: list[str], labels: np.ndarray, asked: list[str]) 
         line = OneVsRestClassifier(line)
     elif np.issubdtype(labels.dtype, np.floating):
         line = Ridge()
-    model = make_pipeline(make_union(words, parts), line).fit(texts, labels)
+    model = make_pipeline(make_union(words, parts), line)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on convergence, and on labels that all rows have
+        model.fit(texts, labels)
     if labels.ndim == 1:
         return np.asarray(model.predict(asked))
     chances = sigmoid(model.decision_function(asked).reshape(len(asked), -1))

@@ -3,7 +3,7 @@
 They are fitted by scikit-learn to standardized vectors, and returned for the vectors as they are, so that a layer of a
 model can hold them. `bertkit choose` scores checkpoints with them, and a fine-tuning starts from one.
 
-Dimension letters: I items, D numbers of a vector, C classes, labels or 1 number, K folds.
+Dimension letters: I items, D numbers of a vector, C classes, labels or 1 number.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def _are_numbers(targets: np.ndarray) -> bool:
 
 
 def fit_head(vectors: np.ndarray, targets: np.ndarray, outputs: int, strength: float) -> LinearHead:
-    """Fits a head to vectors; of a class or a label without two values among the targets the bias says so.
+    """Fits a head to vectors.
+
+    A class of no item gets no weights, and neither does a label of none or of all items: only a bias, which says so.
 
     Args:
         vectors: (I, D).
@@ -113,10 +115,10 @@ def _logistic(inputs: np.ndarray, targets: np.ndarray, strength: float) -> tuple
 
 
 def folds_to_fit(texts: np.ndarray, labels: Sequence[Any] | None) -> np.ndarray:
-    """Returns the fold of each row for `fit_by_folds`, (N,) int64: up to five, with copies in one fold.
+    """Returns the fold of each item for `fit_by_folds`, (I,) int64: up to five, with copies in one fold.
 
     Args:
-        texts: number of the text of each row, (N,), as of `bertkit.data.tables.table.same_texts`; if all are one text,
+        texts: number of the text of each item, (I,), as of `bertkit.data.tables.table.same_texts`; if all are one text,
             there is one fold.
         labels: as for `bertkit.data.tables.folds.assign_folds`.
     """
@@ -124,6 +126,27 @@ def folds_to_fit(texts: np.ndarray, labels: Sequence[Any] | None) -> np.ndarray:
     if number < 2:
         return np.zeros(len(texts), dtype=np.int64)
     return assign_folds(number, seed=0, texts=texts, labels=labels)
+
+
+def out_of_fold_logits(
+    vectors: np.ndarray, targets: np.ndarray, folds: np.ndarray, outputs: int, strength: float
+) -> np.ndarray:
+    """Computes the logits of each item by a head that is fitted to `MOST_FITTED` items of the other folds at most.
+
+    Args:
+        vectors, targets, outputs, strength: as for `fit_head`.
+        folds: fold of each item, (I,); two or more.
+
+    Returns:
+        (I, C) float64.
+    """
+    order = np.random.default_rng(0).permutation(len(targets))
+    logits = np.empty((len(targets), outputs))
+    for fold in np.unique(folds):
+        held_out, others = folds == fold, order[folds[order] != fold][:MOST_FITTED]
+        head = fit_head(vectors[others], targets[others], outputs, strength)
+        logits[held_out] = head.logits(vectors[held_out])
+    return logits
 
 
 def fit_by_folds(
@@ -144,16 +167,11 @@ def fit_by_folds(
         The head, fitted to all items, and logits (I, C) float64 of each item by the head of its strength that was
         fitted to the other folds; NaN where there are fewer than two folds.
     """
-    numbers, is_number = np.unique(folds), _are_numbers(targets)
+    is_number = _are_numbers(targets)
     best: tuple[float, float, np.ndarray] = (np.inf, strengths[0], np.full((len(targets), outputs), np.nan))
-    if len(numbers) > 1:
-        order = np.random.default_rng(0).permutation(len(targets))
-        read = {fold: order[folds[order] != fold][:MOST_FITTED] for fold in numbers.tolist()}
+    if len(np.unique(folds)) > 1:
         for strength in strengths:
-            logits = np.empty((len(targets), outputs))
-            for fold, rows in read.items():
-                held_out = folds == fold
-                logits[held_out] = fit_head(vectors[rows], targets[rows], outputs, strength).logits(vectors[held_out])
+            logits = out_of_fold_logits(vectors, targets, folds, outputs, strength)
             loss = np.mean((logits[:, 0] - targets) ** 2) if is_number else log_loss(logits, targets)
             if loss < best[0]:
                 best = loss, strength, logits

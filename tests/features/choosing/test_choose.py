@@ -41,6 +41,9 @@ def test_labels_of_every_form_are_scored(checkpoint, blind, table, label, metric
     assert choice.metric == metric
     assert scores[0] > 0.8
     assert (scores[1] or 0) < scores[0]  # a correlation of equal predictions is undefined
+    undefined = f"{metric} is undefined for {choice.candidates[1].name}: the same prediction for all examples."
+    assert (undefined in choice.sentences) == (scores[1] is None)
+    assert not any(line.startswith("Not told apart") for line in choice.sentences)
     assert choice.best == choice.candidates[0].name
     assert "pair" in choice.candidates[0].frozen.by_layer
 
