@@ -63,7 +63,6 @@ def delimited_parts(
     delimiter: str,
     quoting: bool,
     columns: Sequence[str] | None = None,
-    skip_ragged: bool = False,
     may_be_empty: bool = False,
     left_out: list[str] | None = None,
 ) -> Iterator[Table]:
@@ -82,10 +81,9 @@ def delimited_parts(
             quotes. A quote within a field that does not start with one is a plain character. False: quotes are plain
             characters everywhere, and a row is a line.
         columns: column names of a text without a header row.
-        skip_ragged: skip rows whose number of fields differs from the number of columns, and count them in ``skipped``
-            of the table and of those before it.
         may_be_empty: no text at all and a header without rows give no parts.
-        left_out: receives the faults of the rows that are skipped.
+        left_out: receives the faults of rows whose number of fields differs from the number of columns, which are
+            skipped then; None to refuse them.
 
     Raises:
         DataError: there is no header or no row, no column has a name, columns share a name, a row has a wrong number of
@@ -97,8 +95,6 @@ def delimited_parts(
     {'text': ['a, b'], 'label': ['1']}
     """
     faults: list[str] = []
-    skipped = [] if left_out is None else left_out
-    before = len(skipped)
     with iterating(pieces) as remaining:
         lines: Iterator[str] = (line for piece in remaining for line in io.StringIO(piece, newline=""))
         if may_be_empty:
@@ -124,7 +120,7 @@ def delimited_parts(
             faults += faults_of_names(names, f"{source}, the names given for its columns")
         expected = f"the header has {len(names)}" if columns is None else f"{len(names)} column names are given"
         remedy = f"; put quotes around a field that contains a {NAMES[delimiter]}" if quoting else ""
-        uneven = skipped if skip_ragged else faults
+        uneven = faults if left_out is None else left_out
         even = _read_even_rows(rows, len(names), source, (f" where {expected}", f" where {expected}{remedy}"), uneven)
         is_empty = True
         while len((part := _make_columns(itertools.islice(even, size), len(names)))[0]):
@@ -133,9 +129,9 @@ def delimited_parts(
             is_empty = False
             starts, fields = part
             values = {name: column for name, column in zip(names, fields, strict=True) if name}
-            yield Table(values, source, "", starts, skipped=len(skipped) - before)
+            yield Table(values, source, "", starts)
         if is_empty and not faults and not may_be_empty:
-            left = f", but {len(skipped)} with a different number of fields" if skipped else ""
+            left = f", but {len(left_out)} with a different number of fields" if left_out else ""
             faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
     raise_listed(faults)
 

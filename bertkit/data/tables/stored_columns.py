@@ -88,20 +88,19 @@ def join_parts(parts: Iterator[Table]) -> Table:
     first = next(parts)
     columns = {name: _Column() for name in first.columns}
     lines = None if first.lines is None else array("q")
-    rows, last = 0, first
+    rows = 0
     for part in chain([first], parts):
         columns |= {name: _Column(rows) for name in part.columns if name not in columns}
         for name, column in columns.items():
             column.add(part.columns[name] if name in part.columns else [None] * len(part))
         if lines is not None and part.lines is not None:
             lines.extend(part.lines)
-        rows, last = rows + len(part), part
+        rows += len(part)
     values = {name: column.values() for name, column in columns.items()}
     numbers: Sequence[int] | None = lines
     if lines and lines[-1] - lines[0] == len(lines) - 1:  # none is left out, and no field has several lines
         numbers = range(lines[0], lines[-1] + 1)
-    # Of the last part, whose number of skipped lines is that of all parts.
-    return replace(last, columns=values, lines=numbers, first_row=first.first_row)
+    return replace(first, columns=values, lines=numbers)
 
 
 class _Column:

@@ -102,6 +102,7 @@ def read_table(
 
         return read_folder(path, read_table, skip_ragged)
     source, digest = str(path), hashlib.sha256()
+    left_out: list[str] | None = [] if skip_ragged else None
     if kind.form == JSON:
         return read_json_list(path)
     files = [Path(workbook_and_sheet(path)[0])]
@@ -121,12 +122,12 @@ def read_table(
         parts = json_parts(decode_lines(as_utf8(blocks, source), source), source, ROWS_AT_ONCE)
     else:
         parts = _read_delimited(
-            blocks, source, kind.form, quoting=quoting, columns=columns, skip_ragged=skip_ragged, size=ROWS_AT_ONCE
+            blocks, source, kind.form, quoting=quoting, columns=columns, left_out=left_out, size=ROWS_AT_ONCE
         )
     table = whole(parts)
     if kind.form == XLSX:
         digest.update(table.source.removeprefix(str(files[0])).encode())
-    return replace(table, fingerprint=f"sha256:{digest.hexdigest()[:16]}")
+    return replace(table, fingerprint=f"sha256:{digest.hexdigest()[:16]}", skipped=len(left_out or ()))
 
 
 def _read_delimited(
@@ -137,7 +138,6 @@ def _read_delimited(
     size: int,
     quoting: bool | None = None,
     columns: Sequence[str] | None = None,
-    skip_ragged: bool = False,
     may_be_empty: bool = False,
     left_out: list[str] | None = None,
 ) -> Iterator[Table]:
@@ -155,7 +155,6 @@ def _read_delimited(
             delimiter=delimiter,
             quoting=(form == CSV or delimiter != TAB) if quoting is None else quoting,
             columns=columns,
-            skip_ragged=skip_ragged,
             may_be_empty=may_be_empty,
             left_out=left_out,
         )
@@ -190,9 +189,7 @@ def read_table_parts(
     blocks = read_shares(path, kind.compression, on_progress)
     if kind.form == JSON_LINES:
         return json_parts(decode_lines(as_utf8(blocks, source), source), source, size, may_be_empty=True)
-    return _read_delimited(
-        blocks, source, kind.form, size=size, skip_ragged=left_out is not None, may_be_empty=True, left_out=left_out
-    )
+    return _read_delimited(blocks, source, kind.form, size=size, may_be_empty=True, left_out=left_out)
 
 
 def is_table(path: str | Path) -> bool:

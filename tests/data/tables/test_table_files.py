@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from bertkit.data.tables import Table, is_table, read_table
 from bertkit.data.tables.delimited import COMMA, NAMES, TAB, delimited_parts, find_delimiter
+from bertkit.data.tables.table import ROWS_AT_ONCE
 from bertkit.data.tables.table_files import read_table_parts
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.reading.text import decode_pieces
@@ -169,16 +170,23 @@ def test_names_for_a_file_without_a_header():
 
 def test_ragged_rows_are_skipped_only_when_asked():
     text = "a\tb\n1\t2\n3\n4\t5\t6\n\n7\t8\n"
-    table = read(text, TAB, skip_ragged=True)
+    left_out = []
+    table = read(text, TAB, left_out=left_out)
     assert rows(table) == [("1", "2"), ("7", "8")]
-    assert (table.skipped, list(table.lines)) == (2, [2, 6])
-    assert refusal(text, TAB).splitlines()[1:] == [
-        "  - x, line 3: 1 field where the header has 2",
-        "  - x, line 4: 3 fields where the header has 2",
-    ]
-    assert refusal("a\tb\n1\n", TAB, skip_ragged=True) == (
+    assert list(table.lines) == [2, 6]
+    faults = ["x, line 3: 1 field where the header has 2", "x, line 4: 3 fields where the header has 2"]
+    assert left_out == faults
+    assert refusal(text, TAB).splitlines()[1:] == [f"  - {fault}" for fault in faults]
+    assert refusal("a\tb\n1\n", TAB, left_out=[]) == (
         "x: no rows after the header, but 1 with a different number of fields"
     )
+
+
+def test_ragged_rows_at_the_end_of_a_part_are_counted(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("a\tb\n" + "1\t2\n" * ROWS_AT_ONCE + "3\n4\n")
+    table = read_table(path, skip_ragged=True)
+    assert (len(table), table.skipped) == (ROWS_AT_ONCE, 2)
 
 
 # ---- faults ----------------------------------------------------------------------------------------------------------
