@@ -172,8 +172,8 @@ def predict(
         texts or None,  # no argument is an empty list
         input_file,
         output_file,
-        question or None,
-        context if context_file is None else context_file,
+        questions=question or None,
+        context=context if context_file is None else context_file,
         colours=wants_colours(),
         csv_safe=csv_safe,
         form=form,

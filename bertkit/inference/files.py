@@ -52,9 +52,10 @@ class Predictions(NamedTuple):
 
 def predict_stream(
     checkpoint: str | Path,
-    texts: Sequence[str] | None = None,
+    texts: Any = None,
     input_file: str | Path | None = None,
     output_file: str | Path | None = None,
+    *,
     questions: Sequence[str] | None = None,
     context: str | Path | None = None,
     colours: bool = False,
@@ -194,7 +195,7 @@ class StreamInput(InputSource):
 
     def __init__(
         self,
-        texts: Sequence[str] | None,
+        texts: Any,
         input_file: str | Path | None,
         questions: Sequence[str] | None,
         context: str | Path | None,
@@ -241,7 +242,7 @@ class StreamInput(InputSource):
 
     def columns(self, task: Task, block: Block, keeps_all: bool) -> tuple[Columns, Columns, Columns]:
         """Returns the columns of a block that the task encodes, those that are shown beside its predictions, and those
-        that are written beside them.
+        that are written beside them. Of a table it keeps the numbers of its rows, for messages.
 
         Args:
             task: the task.

@@ -132,10 +132,6 @@ class OnnxModel:
         """Does nothing: an exported model has no dropout."""
         return self
 
-    def to(self, device: Any) -> OnnxModel:
-        """Stays on the CPU, whatever ``device`` is."""
-        return self
-
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         """Returns the outputs under the network's names for them; losses are not computed."""
         import torch

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TRIPLET_ACCURACY = "triplet_accuracy"
 """Name of the share of examples whose positive is nearer than all negatives."""
-_COMPARED = {"scored_pairs": "spearmanr", "nli": "spearmanr"}
+_SCORED_FORMS = ("scored_pairs", "nli")  # whose cosines are compared with scores; others rank texts
 _CLASSES = 3  # of NLI
 
 
@@ -58,7 +58,7 @@ class SimilarityTask(TableTask, PerExampleTask):
 
     @property
     def main_metric(self) -> str:  # type: ignore[override]
-        return _COMPARED.get(str(self.settings.form), SCORES[0])
+        return "spearmanr" if self.settings.form in _SCORED_FORMS else SCORES[0]
 
     def config(self) -> dict[str, Any]:
         return {}
@@ -126,7 +126,7 @@ class SimilarityTask(TableTask, PerExampleTask):
         features["length"] = [max(map(len, row)) for row in features["input_ids"]]
         if "labels" in examples:
             features["labels"] = list(examples["labels"])
-            if self.settings.form not in _COMPARED:
+            if self.settings.form not in _SCORED_FORMS:
                 features["text_ids"] = [[hash(tuple(ids)) for ids in row] for row in features["input_ids"]]
         return features
 
@@ -197,29 +197,31 @@ class SimilarityTask(TableTask, PerExampleTask):
         relevant the positives of all examples with the same query. Only the first example of a query has a weight, 1,
         so that intervals are those of queries.
         """
-        if self.settings.form in _COMPARED:
+        if self.settings.form in _SCORED_FORMS:
             return [row[0] for row in self._cosines(outputs, examples)], list(map(float, features["labels"]))
         rows, vectors = list(map(list, examples["texts"])), self._vectors(outputs)
-        places: dict[str, tuple[int, int]] = {}  # document → where its vector is
-        relevant: dict[str, set[int]] = {}
-        for row, texts in enumerate(rows):
-            for column, text in enumerate(texts[1:], 1):
-                places.setdefault(text, (row, column))
-        numbers = {text: number for number, text in enumerate(places)}
-        first: dict[str, int] = {}
-        for row, texts in enumerate(rows):
-            relevant.setdefault(texts[0], set()).add(numbers[texts[1]])
-            first.setdefault(texts[0], row)
-        documents = np.stack([vectors[place] for place in places.values()])
-        of_query = ranking_scores(vectors[list(first.values()), 0], documents, list(relevant.values()))
-        order = {query: number for number, query in enumerate(first)}
-        scores = of_query[[order[texts[0]] for texts in rows]]
-        weights = np.isin(np.arange(len(rows)), list(first.values()))
+        # Where queries and documents first occur, and so their vectors.
+        queries: dict[str, int] = {}
+        documents: dict[str, tuple[int, int]] = {}
+        for row, (query, *others) in enumerate(rows):
+            queries.setdefault(query, row)
+            for column, text in enumerate(others, 1):
+                documents.setdefault(text, (row, column))
+        number_of_query = {text: number for number, text in enumerate(queries)}
+        number_of_document = {text: number for number, text in enumerate(documents)}
+        relevant: list[set[int]] = [set() for _ in queries]
+        for query, positive, *_ in rows:
+            relevant[number_of_query[query]].add(number_of_document[positive])
+        of_documents = np.stack([vectors[place] for place in documents.values()])
+        of_queries = ranking_scores(vectors[list(queries.values()), 0], of_documents, relevant)
+        # Back to the examples.
+        scores = of_queries[[number_of_query[texts[0]] for texts in rows]]
+        weights = np.isin(np.arange(len(rows)), list(queries.values()))
         nearer = [float(row[0] > max(row[1:])) if len(row) > 1 else np.nan for row in self._cosines(outputs, examples)]
         return list(np.column_stack([weights, scores, nearer])), [1.0] * len(rows)
 
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-        if self.settings.form in _COMPARED:
+        if self.settings.form in _SCORED_FORMS:
             scores = metrics.compute("glue/stsb", predictions, references)
             return {name: scores[name] for name in ("spearmanr", "pearson")}
         rows = np.asarray(predictions, dtype=np.float64)
@@ -248,13 +250,8 @@ class SimilarityTask(TableTask, PerExampleTask):
 
 @texts_of.register(SimilarityTask)
 def _(task: SimilarityTask, examples: Columns) -> dict[str, list[str]]:
-    rows = list(examples["texts"])
-    columns = range(max(map(len, rows), default=0))
-    names = [*task.settings.text_columns, *(f"text {column + 1}" for column in columns)][: len(columns)]
-    return {
-        name: [row[column] if column < len(row) else "" for row in rows]
-        for name, column in zip(names, columns, strict=True)
-    }
+    columns = map(list, zip(*examples["texts"], strict=True))
+    return dict(zip(task.settings.text_columns, columns, strict=False))  # no columns without examples
 
 
 @groups.register(SimilarityTask)
