@@ -157,12 +157,14 @@ class Surface(NamedTuple):
     """Text that a piece stands for, and whether it begins a word.
 
     Attributes:
-        text: its characters, without marks; for an incomplete character the piece itself.
+        text: its characters, without marks; of other bytes the piece itself.
         begins: whether it begins a word; None for pieces without letters and digits, which are words of their own.
+        is_text: False for bytes that are a part of a character, or a blank.
     """
 
     text: str
     begins: bool | None
+    is_text: bool = True
 
 
 @dataclass(frozen=True)
@@ -206,9 +208,9 @@ def find_sources_of_pieces(new: PreTrainedTokenizerFast, old: PreTrainedTokenize
     pieces = {number: piece for piece, number in new.get_vocab().items()}
     new_surface = _read_surfaces_by(new)
     wanted = {number: new_surface(piece) for number, piece in pieces.items() if number not in of_roles}
-    missing = sorted({each.text for each in wanted.values() if each not in by_surface})
+    missing = sorted({each.text for each in wanted.values() if each.is_text and each not in by_surface})
     splits = dict(zip(missing, word_pieces([missing], old)[0], strict=True))
-    names = {number: surface(piece) for piece, number in old_ids.items()}
+    old_surfaces = {number: surface(piece) for piece, number in old_ids.items()}
     ordinary = sorted(set(old_ids.values()) - special)
     ids: list[Sequence[int]] = []
     copied = unmatched = 0
@@ -220,9 +222,10 @@ def find_sources_of_pieces(new: PreTrainedTokenizerFast, old: PreTrainedTokenize
             parts = [by_surface[wanted[number]]]
             copied += 1
         else:
-            parts = [each for each in splits[wanted[number].text] if each not in special] if number in wanted else []
+            is_text = number in wanted and wanted[number].is_text
+            parts = [each for each in splits[wanted[number].text] if each not in special] if is_text else []
             if parts and not wanted[number].begins:
-                first = names[parts[0]]._replace(begins=False)
+                first = old_surfaces[parts[0]]._replace(begins=False)
                 parts = [by_surface.get(first, parts[0]), *parts[1:]]
             unmatched += not parts
         ids.append(parts or ordinary)
@@ -239,9 +242,9 @@ def _read_surfaces_by(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], Sur
 
         def of_bytes(piece: str) -> Surface:
             text = decoder.decode([piece])
-            if "\N{REPLACEMENT CHARACTER}" in text:
-                return Surface(piece, None)
-            return _make_surface(text.removeprefix(" "), text.startswith(" ")) if text.strip() else Surface(piece, None)
+            if "\N{REPLACEMENT CHARACTER}" in text or not text.strip():
+                return Surface(piece, None, is_text=False)
+            return _make_surface(text.removeprefix(" "), text.startswith(" "))
 
         return of_bytes
     if splits_by(backend, "Metaspace"):

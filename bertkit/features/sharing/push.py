@@ -16,7 +16,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import get_args
 
-from bertkit.features.sharing.push_files import validate_card, write_eval_results, write_push
+from bertkit.features.sharing.model_card import recorded_facts
+from bertkit.features.sharing.push_files import (
+    EVAL_RESULTS,
+    benchmark_task,
+    validate_card,
+    write_eval_results,
+    write_push,
+)
 from bertkit.inference.networks import refuse_ensemble
 from bertkit.recipe.settings import Form, HubSettings
 from bertkit.runtime.errors import BertkitError, HubError, RecipeError
@@ -188,7 +195,7 @@ def push(
 def _plan(
     checkpoint: str | Path, repo_id: str, settings: HubSettings, report: bool | None, space: str | None
 ) -> PlannedPush:
-    """Returns what a push would send, by writing it to a temporary folder."""
+    """Returns what a push would send, by writing it to a temporary folder; files that need the Hub are notes."""
     from huggingface_hub import get_token
 
     missing = [
@@ -206,8 +213,11 @@ def _plan(
         sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
         card = folder / "README.md"
         text = card.read_text(encoding="utf-8") if card.is_file() else ""
-    of_space = [] if space is None else [f"a push also writes {', '.join(_SPACE_FILES)} to the Space {space}"]
-    return PlannedPush(repo_id, sizes, text, tuple(missing), (*notes, *of_space))
+    if benchmark_task(recorded_facts(Path(checkpoint))) is not None:
+        notes = (*notes, f"a push also writes {EVAL_RESULTS}, after a look at the data set on the Hub")
+    if space is not None:
+        notes = (*notes, f"a push also writes {', '.join(_SPACE_FILES)} to the Space {space}")
+    return PlannedPush(repo_id, sizes, text, tuple(missing), tuple(notes))
 
 
 def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
@@ -287,6 +297,10 @@ def _push_space(repo_id: str, space: str, *, private: bool, license: str | None)
         gradio = _GRADIO
     hub = HfApi()
     address = hub.create_repo(space, repo_type="space", space_sdk="gradio", private=private or None, exist_ok=True)
+    if private and not hub.repo_info(address.repo_id, repo_type="space").private:
+        raise HubError(
+            f"{address.repo_id} exists and is public, so its page was not pushed; give another name with --space"
+        )
     metadata = {
         "title": address.repo_id.rpartition("/")[2],
         "sdk": "gradio",

@@ -200,10 +200,15 @@ def _find_fault(result: EvalResult, facts: CardFacts | None) -> str | None:
     return f"model-index: {name} is {value:g}, but the run has {recorded:.4f} (all_results.json)"
 
 
+def benchmark_task(facts: CardFacts | None) -> str | None:
+    """Returns the id of the task of a leaderboard that the recipe of a run names; None without one."""
+    return None if facts is None else facts.recipe.get("hub", {}).get("benchmark_task")
+
+
 def write_eval_results(source: Path, folder: Path) -> None:
     """Writes the score for the leaderboard of a benchmark, if the recipe of the run names its task."""
     facts = recorded_facts(source)
-    task_id = facts.recipe.get("hub", {}).get("benchmark_task") if facts is not None else None
+    task_id = benchmark_task(facts)
     if facts is not None and task_id is not None:
         (folder / EVAL_RESULTS).parent.mkdir()
         write_whole(folder / EVAL_RESULTS, eval_results(facts, task_id, main_metric(source)))

@@ -92,6 +92,13 @@ def test_other_pieces_are_split_by_the_old_tokenizer(german):
     assert sources.unmatched > 0  # characters that the old vocabulary lacks
 
 
+@pytest.mark.parametrize("piece", ["Ġ", "Ċ", "ĸ", "Ķ"])  # a blank, a line ending, and bytes that begin no character
+def test_bytes_that_are_no_text_have_no_old_pieces(piece):
+    old, new = stock_tokenizer("bert"), train_byte_level(GERMAN, 300)
+    ordinary = set(old.get_vocab().values()) - set(old.all_special_ids)
+    assert set(find_sources_of_pieces(new, old).ids[new.get_vocab()[piece]]) == ordinary
+
+
 def test_usage_of_a_corpus_is_compared(start, german, tmp_path):
     (tmp_path / "text.txt").write_text("\n".join(GERMAN))
     swap = bertkit.swap_tokenizer(start, german, tmp_path / "new", corpus=[tmp_path / "text.txt"])

@@ -112,6 +112,7 @@ def world(hub_models: Any, checkpoint: Path, tmp_path_factory: pytest.TempPathFa
             "bare": ["push", [run, "ada/bare"], {"report": False}],
             "native": ["push", [run, "ada/native"], {"as_": "bertkit"}],
             "space": ["push", [run, "ada/shown"], {"space": "ada/try-film", "license": "mit"}],
+            "public space": ["push", [run, "ada/hidden"], {"space": "ada/try-film", "private": True}],
             "refused space": ["push", [run, "ada/shown"], {"space": "ada/broken"}],
             "predict": ["predict", [run], {"texts": TEXTS}],
         }
@@ -362,6 +363,7 @@ def test_a_benchmark_score_goes_with_the_next_checkpoint(world, push_here, tmp_p
     with pytest.raises(HubError, match=r"ada/other is no benchmark of the Hub: it has no eval\.yaml"):
         push_scored_on("ada/other")
     assert ".eval_results/bertkit.yaml" in push_scored_on("ada/films").files
+    assert any(".eval_results/bertkit.yaml" in note for note in bertkit.push(run, "ada/scored", dry_run=True).notes)
     (entry,) = yaml.safe_load(pushed(world, "ada/scored")[".eval_results/bertkit.yaml"])
     accuracy = json.loads((run / "all_results.json").read_text())["eval_accuracy"]
     assert entry["dataset"] == {"id": "ada/films", "task_id": "dev"}
@@ -383,6 +385,10 @@ def test_a_space_shows_the_checkpoint_s_page(world):
     stand_in = type("Stand", (), {"demo": staticmethod(lambda *given, **named: shown.append((given, named)))})
     exec(program, {"bertkit": stand_in})
     assert shown == [(("ada/shown",), {"host": "0.0.0.0", "port": 7860})]
+
+
+def test_a_private_page_is_not_pushed_to_a_public_space(world):
+    assert "ada/try-film exists and is public" in world["outcomes"]["public space"]["message"]
 
 
 def test_a_refused_space_names_the_command(world):
