@@ -154,6 +154,7 @@ ERROR = "The mean absolute error is 0.5000 (95 % interval 0.0000 to 6."  # it is
 OTHER_KINDS = [  # kind, predictions, references, how the first sentence begins and the last one ends
     ("entities", ids([1, 2, 0], [0, 0, 1]), ids([1, 2, 0], [0, 1, 0]), OF_TWO, "; predicting none gives 0."),
     ("entities", ids([0, 0]), ids([1, 2]), "Of 1 entity, 0 are found", NEVER % "1 entity"),
+    ("entities", ids([0, 0], [0]), ids([0, 0], [0]), "Of 0 entities, 0 are found", "; predicting none gives 0."),
     ("entities", ids([0, 0, 0]), ids([1, 1, 2]), "Of 2 entities, 0 are found", NEVER % "2 entities"),
     ("answers", answered("Rome", "Paris"), known("Rome", "Bonn"), "1 of 2 answers is right", "%)."),
     ("maybe", UNSURE, known("", "x", "x", "x"), "1 of 4 answers is right, 25.0 %", "That is not more than guessing."),
