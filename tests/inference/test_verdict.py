@@ -261,7 +261,7 @@ def test_the_loss_of_a_model_that_fits_its_examples_is_not_said_to_fall(fine_tun
 def test_the_score_of_a_labelled_test_set_is_said(fine_tuned):
     right = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1, 2, 0] * 25], labels=[0, 1, 2, 1] * 25)
     results = {"eval_accuracy": 0.75, "predict_accuracy": 0.5, "predict_samples": 40.0}
-    line = "On the test set of 40 examples the accuracy is 0.5000, on the validation set 0.7500"
+    line = "On the test set of 40 inputs the accuracy is 0.5000, on the validation set 0.7500"
     assert f"{line}, whose interval does not include it." in (verdict_of(right, (), results).sentences)
     assert f"{line.replace('0.5000', '0.7200')}." in (
         verdict_of(right, (), {**results, "predict_accuracy": 0.72}).sentences
