@@ -176,8 +176,8 @@ def evaluate(
 
 
 def learned_from(checkpoint: str, split: Split) -> bool:
-    """Returns whether a checkpoint is a run that was trained on the data of a split, by the record of the run."""
-    data = read_record(Path(checkpoint) / "run.json").get("data") or {}
+    """Returns whether a run, or a checkpoint in it, was trained on the data of a split, by the record of the run."""
+    data = read_record(recipe_of(checkpoint).parent / "run.json").get("data") or {}
     return (data.get("train") or {}).get("fingerprint") == split.fingerprint
 
 

@@ -232,7 +232,7 @@ def are_rare(counts: np.ndarray, which: np.ndarray) -> bool:
 
     Weights of the classes change little otherwise: with equally many examples of each they are all 1.
     """
-    return bool((counts[which] < _RARE * counts.mean()).any())
+    return bool(which.any() and (counts[which] < _RARE * counts.mean()).any())
 
 
 def classes_in_words(

@@ -99,7 +99,7 @@ class MaskFiller:
             raise RecipeError(f"top_k {top_k}: expected 1 to {len(chosen_ids)}, the size of the vocabulary")
         if not texts:
             return []
-        encoded = self.tokenizer(list(texts), return_offsets_mapping=True, return_token_type_ids=True)
+        encoded = self.tokenizer(list(texts), return_offsets_mapping=True, return_token_type_ids=True, verbose=False)
         longest, faults = longest_input(self.model.config), []
         for number, (text, ids) in enumerate(zip(texts, encoded["input_ids"], strict=True), start=1):
             if self.mask_id not in ids:

@@ -53,8 +53,9 @@ def load(
         data: values of the task's ``data`` block, such as ``data_dir``; only for a fine-tuned checkpoint.
 
     Raises:
-        CheckpointError: it cannot be loaded.
+        CheckpointError: it cannot be loaded, or there are values of ``data`` and it was not fine-tuned.
         PlacementError: the device, the precision or the size of batches is impossible.
+        RecipeError: the task has no such value of ``data``, or it is impossible.
 
     Examples:
         ```python
@@ -157,7 +158,7 @@ class LoadedCheckpoint(Summarized):
             fields: for question answering, instead: ``question`` and ``context``.
 
         Raises:
-            CheckpointError: it was not fine-tuned.
+            CheckpointError: it was not fine-tuned, or is for ``max_error`` no run whose rows were scored by folds.
             DataError: the task does not take what is given.
             RecipeError: the task does not have an option, or the rows do not support ``max_error``.
         """
@@ -213,7 +214,8 @@ class LoadedCheckpoint(Summarized):
         """Returns vectors of N texts of any length.
 
         Args:
-            texts: one text, or several; or a table, whose copy with a column ``embedding`` is returned.
+            texts: one text, or several; or a table, whose copy with a column ``embedding`` is returned, or ``tokens``
+                without pooling.
             pooling: over the tokens of a text: their ``mean`` or ``max``, each token once, [CLS] and [SEP] among them;
                 ``cls``, the first token's vector (of several windows their mean); or ``none``: every token.
                 Unless given, that of a checkpoint in the form of sentence-transformers, and the mean for others.

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.data.tables import read_table
-from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
+from bertkit.model.checkpoint.faults import check_folder, reading
+from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.runtime.files import check_new_file, write_csv, write_json_lines
 from bertkit.runtime.options import several
 from bertkit.runtime.progress import counted, inflected, without_library_bars
@@ -124,14 +125,10 @@ def _mine(
     # The library takes the rows of a query as neighbours.
     order = {query: place for place, query in enumerate(dict.fromkeys(query for query, _ in rows))}
     unique = sorted(dict.fromkeys(rows), key=lambda row: order[row[0]])
+    check_folder(model, "config.json", "modules.json")
     with without_library_bars():
-        try:
+        with reading(model, "model"):
             network: Any = SentenceTransformer(model)
-        except (OSError, ValueError, KeyError) as error:
-            raise CheckpointError(
-                f"{model}: cannot be loaded by sentence-transformers ({str(error).splitlines()[0]}); give the folder "
-                "of a checkpoint, such as a finished run of `bertkit finetune similarity`, or a Hub id"
-            ) from error
         most = min(len({positive for _, positive in rows}) - 1, max(10 * number, 50))
         outcome = mine_hard_negatives(
             Dataset.from_dict({"query": [query for query, _ in unique], "positive": [text for _, text in unique]}),

@@ -78,7 +78,8 @@ class EntityInference(TaskInference):
         if self.task.settings.scheme == "plain":
             return None
         types = {split_tag(name)[1] for name in self.task.settings.label_names if name != OUTSIDE}
-        return highlight_spans(*_read_spans(row), sorted(types))
+        # Tokens that are not joined to entities have tags in the place of types.
+        return highlight_spans(*_read_spans(row), [*sorted(types), *self.task.model_labels])
 
     def facts(self, outcome: Outcome) -> Facts:
         own, true = outcome.predictions_and_references()

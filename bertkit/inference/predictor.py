@@ -88,6 +88,7 @@ class Predictor:
         Raises:
             DataError: the task does not take these inputs, or they hold a value that is no text.
             RecipeError: the task does not have an option, or the rows of its run do not support ``max_error``.
+            CheckpointError: an output is NaN or infinite; or for ``max_error`` it is no run that scored rows by folds.
         """
         if (texts is None) == (not fields):
             given = f"texts and {', '.join(fields)}" if fields else "neither"

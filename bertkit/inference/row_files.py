@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.data.reading.row_files import half_of_pair
 from bertkit.inference.writing import GrowingFile, Row
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.json_text import dumps
@@ -40,6 +41,9 @@ def writing_rows(path: Path, csv_safe: bool, leaves_out_labels: bool) -> Iterato
     Args:
         csv_safe: as ``safe`` of `CsvRows`.
         leaves_out_labels: as of `spread`.
+
+    Raises:
+        OutputError: the rows cannot be written.
     """
     with GrowingFile(path) as file:
         match path.suffix.lower():
@@ -51,8 +55,11 @@ def writing_rows(path: Path, csv_safe: bool, leaves_out_labels: bool) -> Iterato
                 writer = ParquetRows(file, leaves_out_labels)
             case _:
                 writer = TextRows(file, json_lines)
-        with closing(writer):
-            yield writer.add
+        try:
+            with closing(writer):
+                yield writer.add
+        except UnicodeEncodeError as error:  # in a column that is only repeated: texts are checked when they are read
+            raise OutputError(f"{path}: a value {half_of_pair(error.object)}") from error
 
 
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -170,7 +170,7 @@ def embed_texts(
         checkpoint: a run directory, a folder or a Hub id.
         output_file: a new file; its ending selects the format.
         texts: the texts themselves, or a table of pandas, polars, Arrow or ``datasets``, or rows as dictionaries; or
-            ``None``. `bertkit.load` gives predictions for a table as a table of its kind.
+            ``None``. `bertkit.load` gives the vectors of a table as a table of its kind.
         input_file: a table, any other UTF-8 file of one text a line, ``-`` for stdin, or ``None``.
         text_column: of a table; unless given, one of a usual name, which is printed unless it is ``text``.
         pooling, layers, max_seq_length, stride: as for `bertkit.inference.loaded.LoadedCheckpoint.embed`.

@@ -122,7 +122,7 @@ def of_test_set(outcome: Outcome, results: Mapping[str, float]) -> list[str]:
     own, test = results.get(f"eval_{name}"), results.get(f"predict_{name}")
     if own is None or test is None:
         return []
-    size = counted(int(results.get("predict_samples", 0)), "example", form=",")
+    size = counted(int(results.get("predict_samples", 0)), "input", form=",")  # of which a long text has several
     line = f"On the test set of {size} the {display_name(name)} is {test:.4f}, on {outcome.scored} {own:.4f}"
     interval = outcome.interval(name)
     if interval is not None and not interval[0] <= test <= interval[1]:

@@ -64,7 +64,7 @@ def test_a_tagged_test_set_is_scored_by_name_and_counts_are_of_the_training_rows
     lines = outcome.out.splitlines()
     for name, key in (("validation", "eval"), ("test", "predict")):
         assert f"{name} overall_f1 {results[f'{key}_overall_f1']:.4f}" in lines
-    assert any(line.startswith("On the test set of 24 examples the ") for line in lines)
+    assert any(line.startswith("On the test set of 24 inputs the ") for line in lines)
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["verdict"] == [line for line in record["verdict"] if line in lines]
     assert ("to try" in outcome.out) == (record["proposal"] is not None)

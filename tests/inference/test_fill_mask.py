@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -84,9 +85,11 @@ def test_blanks_between_two_masks_stay(stock_models, tmp_path, family, mask):
     assert (second["Ġa"], second["a"]) == (f"A {mask} a.", f"A {mask}a.")
 
 
-def test_all_unusable_texts_are_named(bert):
+def test_all_unusable_texts_are_named(bert, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     with pytest.raises(DataError) as caught:
         bert.fill_mask(["fine [MASK]", "no mask here", "[MASK]" + " film" * 70])
+    assert caplog.text == ""
     assert "text 2: no [MASK] in 'no mask here'" in str(caught.value)
     assert "text 3: 73 tokens, but" in str(caught.value)
     with pytest.raises(RecipeError, match="top_k 0: expected 1 to"):

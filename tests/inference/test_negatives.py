@@ -63,7 +63,8 @@ def test_line_endings_within_texts_stay(tmp_path, checkpoint):
         ({"text_columns": ["query"] * 2}, RecipeError, "expected two, the text and its positive, got query, query"),
         ({"margin": 0.999}, DataError, "no pair has 1 text that is .*; give a smaller --margin or another --model"),
         ({"number": 2, "margin": 0.999}, DataError, "; give a smaller --number or a smaller --margin or another --mod"),
-        ({"model": "/nowhere"}, CheckpointError, "/nowhere: cannot be loaded by sentence-transformers"),
+        ({"model": "/nowhere"}, CheckpointError, "/nowhere: no such folder"),
+        ({"model": "no/where"}, CheckpointError, "no/where: neither a local folder nor a model that is available"),
     ],
 )
 def test_impossible_arguments(pairs, tmp_path, checkpoint, options, error, message):

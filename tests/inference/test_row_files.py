@@ -189,6 +189,14 @@ def test_a_later_column_without_a_name_is_refused(tmp_path, monkeypatch, form):
         write(tmp_path / f"out.{form}", [{"text": "a"}], [{"text": "b", "": 1}])
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_half_a_character_in_another_column_is_refused(fine_tuned, tmp_path, form):
+    rows = [{"text": "a film", "note": "\ud83d"}]
+    with pytest.raises(OutputError, match=r"a value contains an unpaired surrogate, \\ud83d, which is not a character"):
+        bertkit.predict(fine_tuned("film"), rows, output_file=tmp_path / f"out{form}")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("form", [".csv", ".parquet"])
 def test_forms_of_annotation_tools_have_no_columns(fine_tuned, tmp_path, form):
     with pytest.raises(DataError, match="--as doccano: is JSON"):

@@ -154,6 +154,7 @@ ERROR = "The mean absolute error is 0.5000 (95 % interval 0.0000 to 6."  # it is
 OTHER_KINDS = [  # kind, predictions, references, how the first sentence begins and the last one ends
     ("entities", ids([1, 2, 0], [0, 0, 1]), ids([1, 2, 0], [0, 1, 0]), OF_TWO, "; predicting none gives 0."),
     ("entities", ids([0, 0]), ids([1, 2]), "Of 1 entity, 0 are found", NEVER % "1 entity"),
+    ("entities", ids([0, 0], [0]), ids([0, 0], [0]), "Of 0 entities, 0 are found", "; predicting none gives 0."),
     ("entities", ids([0, 0, 0]), ids([1, 1, 2]), "Of 2 entities, 0 are found", NEVER % "2 entities"),
     ("answers", answered("Rome", "Paris"), known("Rome", "Bonn"), "1 of 2 answers is right", "%)."),
     ("maybe", UNSURE, known("", "x", "x", "x"), "1 of 4 answers is right, 25.0 %", "That is not more than guessing."),
@@ -260,7 +261,7 @@ def test_the_loss_of_a_model_that_fits_its_examples_is_not_said_to_fall(fine_tun
 def test_the_score_of_a_labelled_test_set_is_said(fine_tuned):
     right = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1, 2, 0] * 25], labels=[0, 1, 2, 1] * 25)
     results = {"eval_accuracy": 0.75, "predict_accuracy": 0.5, "predict_samples": 40.0}
-    line = "On the test set of 40 examples the accuracy is 0.5000, on the validation set 0.7500"
+    line = "On the test set of 40 inputs the accuracy is 0.5000, on the validation set 0.7500"
     assert f"{line}, whose interval does not include it." in (verdict_of(right, (), results).sentences)
     assert f"{line.replace('0.5000', '0.7200')}." in (
         verdict_of(right, (), {**results, "predict_accuracy": 0.72}).sentences

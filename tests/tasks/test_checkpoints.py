@@ -180,6 +180,14 @@ def test_entities_are_those_of_the_pipeline(stock_models, tmp_path, family):
             assert all(each["text"] == text[each["start"] : each["end"]] for each in prediction["entities"])
 
 
+def test_tokens_that_are_not_joined_have_the_colours_of_their_tags(stock_models, tmp_path):
+    folder, texts = tagger(stock_models, tmp_path), list(stock_models.TEXTS)
+    [block] = bertkit.predict(folder, texts, aggregation="none", colours=True)
+    found = {each["type"] for row in block.rows for each in row["entities"]}
+    assert found
+    assert all(any(f"[{kind}]\x1b[0m" in line for line in block.lines) for kind in found)
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
 def test_a_full_stop_is_not_part_of_the_word_before_it(stock_models, tmp_path, family):
     loaded = bertkit.load(tagger(stock_models, tmp_path, ("NOUN", "VERB", "PUNCT"), family))

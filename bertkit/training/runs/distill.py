@@ -177,19 +177,22 @@ def _of_teacher(name: str, task: Task, given: Mapping[str, Any]) -> dict[str, An
     values = {f"task.{key}": value for key, value in settings.items() if key != "metrics"}  # which it does not store
     data: dict[str, Any] = {key: getattr(task.data, key) for key in task.data.stored}
     ran = Path(name) / "recipe.yaml"
+    has_seen_all = False
     if ran.is_file():
         found = load_recipe(ran)
         if found.kind == task.kind:
             data = {key: value for key, value in dataclasses.asdict(found.data).items() if key not in _LIMITS}
-            if found.data.scores_all_rows:
-                data["folds"] = 0
-                say(
-                    f"warning: {name} was trained on all rows, also on those that are held out to score the student, "
-                    "so the scores are too high; give others with --validation-file"
-                )
+            has_seen_all = found.data.scores_all_rows
     chosen = {key.removeprefix("data.") for key, value in given.items() if value is not None}
     files = set(type(task.data).paths)
     hub = {key for key in data if key.startswith("dataset_") or key.endswith("_split")}
+    if has_seen_all:
+        data["folds"] = 0
+        if not any(key in chosen for key in files | hub if not key.startswith("test_")):
+            say(
+                f"warning: {name} was trained on all rows, also on those that are held out to score the student, "
+                "so the scores are too high; give others with --validation-file"
+            )
     left_out = (files if chosen & hub else set()) | (hub if chosen & files else set())
     return values | {f"data.{key}": value for key, value in data.items() if key not in left_out}
 

@@ -43,7 +43,7 @@ class EndOfRun:
         config: configuration of the model.
         steps: optimizer steps.
         metrics: all results, by the keys of ``all_results.json``.
-        scores: results on the validation set; of a fine-tuning those of its other splits too.
+        scores: results on the validation set, and on further validation sets of a fine-tuning.
         note: the caller's sentence for the model card.
         task, splits, outcome: of a fine-tuning; the last are the outputs for the validation set.
         start: start of a pre-training.

@@ -35,9 +35,9 @@ class ListedRun:
             complete; ``failed`` for a run of a grid that ended with an error.
         task: name of the task; None if the recipe cannot be read, like the next value.
         checkpoint: name of the checkpoint that the run started from, without its folder; None for new weights.
-        metric, score: main metric on the validation set, in [0, 1] or [-1, 1]; of a grid the mean of its best setting.
-            None before the end, or without a validation set.
-        collapsed: number of the runs of the score that predict the same for all validation examples; of a run 0 or 1.
+        metric, score: main metric of the rows that are scored, of a pre-training the first loss; of a grid the mean of
+            its best setting. None before the end, or without such rows.
+        collapsed: number of the runs of the score that predict the same for all these rows; of a run 0 or 1.
         date: last change, in UTC and ISO 8601.
         cells: of a grid the number of its ended runs; None for a run.
         rows: number of examples that a run was trained on; None before the end, and of a grid.
@@ -114,6 +114,8 @@ def _run(folder: Path) -> ListedRun:
     )
     metric, score = next(known, (None, None))
     rows = results.get("train_samples")
+    if rows is not None:  # inputs of the model, of which a long text has several
+        rows = ((record.get("data") or {}).get("train") or {}).get("examples", rows)
     of_grid = folder.absolute().parent.parent / RECORDS / f"{folder.name}.json"
     state: State = "finished" if record.get("finished") is True else "interrupted"
     if is_locked(folder):

@@ -79,7 +79,7 @@ def pretrain(
             head; overrides the recipe's ``model.name_or_path``. Without either, the weights are new.
         overrides: recipe values by dotted key.
         resume: continue the run in ``output_dir`` from its last checkpoint. A resumed run computes the same as an
-            uninterrupted one: pairs and masks are functions of (seed, step) only.
+            uninterrupted one: pairs and masks are functions of (seed, epoch, index) only.
         push_to_hub: Hub repository to push the finished run to, as `bertkit.push` does, with the recipe's ``hub``
             block; the run is saved locally first.
         callbacks: callbacks of transformers' Trainer to call during training, as instances; with several processes each

@@ -67,6 +67,25 @@ def logged(done):
     return conftest.logged(done.output_dir)
 
 
+@pytest.mark.parametrize(
+    ("given", "is_said"),
+    [
+        ({}, True),
+        ({"data.validation_fraction": 0.2}, True),
+        ({"data.test_file": "test.csv"}, True),
+        ({"data.validation_file": "other.csv"}, False),
+        ({"data.train_file": "other.csv"}, False),
+        ({"data.dataset_name": "other/rows"}, False),
+    ],
+)
+def test_rows_that_the_teacher_has_seen_are_warned_of(fine_tuned, tmp_path, capsys, given, is_said):
+    folder = shutil.copytree(fine_tuned("film"), tmp_path / "film")
+    recipe = {"task": {"kind": "classification"}, "data": {"train_file": "rows.csv", "folds": 5}, "train": {}}
+    (folder / "recipe.yaml").write_text(json.dumps(recipe))
+    assert distillation_recipe(folder, "bert-mini", overrides=given).data.folds == 0
+    assert ("was trained on all rows, also on those that are held out" in capsys.readouterr().err) == is_said
+
+
 # ---- the loss -------------------------------------------------------------------------------------------------------
 
 

@@ -219,6 +219,9 @@ def test_scores_on_the_rows_of_the_training_have_a_warning(train, table, capsys)
     assert "was trained on" not in capsys.readouterr().err
     evaluate(run.output_dir, validation_file=str(table))
     assert f"was trained on {table}: its scores on other rows are lower" in capsys.readouterr().err
+    [checkpoint] = run.output_dir.glob("checkpoint-*")
+    evaluate(checkpoint, validation_file=str(table))
+    assert f"was trained on {table}: its scores on other rows are lower" in capsys.readouterr().err
 
 
 def test_checkpoints_without_evaluation_need_no_held_out_rows(train):

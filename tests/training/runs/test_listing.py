@@ -56,6 +56,14 @@ def test_runs_at_any_depth_with_their_facts(place, tmp_path):
     assert (run.state, run.checkpoint, run.score, run.rows) == ("interrupted", "bert", None, None)
 
 
+def test_rows_are_examples_though_a_long_text_has_several_inputs(place, tmp_path):
+    folder = place("run", score=0.5)
+    assert runs(tmp_path)[0].rows == 1200
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**record, "data": {"train": {"examples": 1000}}}))
+    assert runs(tmp_path)[0].rows == 1000
+
+
 def test_a_run_that_holds_its_lock_is_running(place, tmp_path):
     folder = place("now", finished=False)
     with RunLock(folder):
