@@ -17,7 +17,9 @@ import bertkit as package
 from bertkit.data.tables import Table, read_table
 from bertkit.features.next import rows as columns_beside
 from bertkit.features.next.answers import Answers
+from bertkit.features.next.propose import training_command
 from bertkit.runtime.errors import DataError, OutputError, RecipeError
+from bertkit.tasks.classification.task import DataSettings
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -282,6 +284,15 @@ def test_a_run_that_started_from_new_weights_has_no_curve(scored, unlabelled, tm
     proposal = package.propose_rows(run, unlabelled, rows=3)
     assert (len(proposal.rows), proposal.curve) == (3, None)
     assert "started from new weights" in proposal.no_curve
+
+
+def test_the_command_keeps_length_and_groups():
+    data = DataSettings(train_file="old.csv", max_seq_length=128, folds=4, group_column="author")
+    command = training_command(Path("new.csv"), ["text"], "label", None, data)
+    assert command == (
+        "bertkit finetune classification --train-file new.csv --folds 4 --set data.group_column=author "
+        "--max-seq-length 128 --output-dir OUT"
+    )
 
 
 def test_the_command_says_that_decimals_are_classes(trained, unlabelled, tmp_path):
