@@ -163,7 +163,7 @@ def test_nothing_is_added_twice(checkpoint, corpus, tmp_path):
 
 
 def test_pieces_of_characters_that_come_first_stand_for_old_pieces(checkpoint, tmp_path):
-    """The first text leaves ω within a piece alone: "##ω" comes first for the second text, and "film" is joined to it."""
+    """The first text leaves ω within a piece alone: for the second "##ω" comes first, and "film" is joined to it."""
     start = checkpoint
     for word in ("goodω", "filmω"):
         (tmp_path / "corpus.txt").write_text(f"{word}\n" * 6)
