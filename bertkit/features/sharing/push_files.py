@@ -81,7 +81,7 @@ def write_push(
         names += [_REPORT, *sorted(f"{_FIGURES}/{path.name}" for path in (source / _FIGURES).glob("*.png"))]
         (folder / _FIGURES).mkdir()
         if facts.recipe.get("task", {}).get("kind") != "pretraining":
-            about_report = [f"{_REPORT} shows texts of the validation set; --no-report, or hub.report, leaves it out"]
+            about_report = [f"{_REPORT} shows texts of the scored rows; --no-report, or hub.report, leaves it out"]
     else:
         facts = replace(facts, report=None)
     for name in names:
