@@ -324,7 +324,7 @@ class HubSettings:
         "`bert`, which plain transformers loads, or `bertkit`, which includes its own code.", default="bert"
     )
     report: bool = setting(
-        "Push `report.html` and its figures with a run; they show texts of the validation set.", default=True
+        "Push `report.html` and its figures with a run; they show texts of the scored rows.", default=True
     )
     widget: list[dict[str, str]] = setting(
         "Example inputs of the widget on the model page, each a mapping with `text`, for question answering "

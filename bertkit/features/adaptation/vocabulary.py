@@ -133,6 +133,12 @@ def _grow_word_piece(
     first = [NewPiece(prefix + each, (each if each in known else unknown,)) for each in missing]
     splitter.added |= {piece.text for piece in first}
     chosen = choose_pieces(words, splitter, number - len(first), least, progress)
+    # Words are split into the characters too, which are no pieces of the old vocabulary.
+    parts_of = {piece.text: piece.parts for piece in first}
+    chosen = [
+        NewPiece(piece.text, tuple(old for part in piece.parts for old in parts_of.get(part, (part,))))
+        for piece in chosen
+    ]
     return first + chosen if chosen else []
 
 

@@ -80,6 +80,8 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
         RecipeError: there is no such task, or a value is wrong.
         DataError: the data cannot be read, or are too few.
     """
+    if overrides.get("data.group_column") is not None:  # a recipe takes it with folds alone
+        overrides = {"data.folds": folds, **overrides}
     recipe = load_recipe(recipe_name(task), overrides)
     frozen_task(task_of_recipe(recipe))  # refuses a kind of task before its data are read
     loaded, splits = task_of_recipe(recipe).load(["train"])

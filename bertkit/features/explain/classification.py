@@ -23,9 +23,10 @@ _MOST = 3  # labels of a multi-label prediction
 
 
 @subject_of.register
-def _(
+def subject_of_texts(
     task: TextClassification, network: Network, texts: Sequence[str], label: str | None, window: int | None
 ) -> Subject:
+    """Returns what `subject_of` does."""
     columns = list(task.read_input(["a\tb"]))  # one column of texts, or two of pairs
     if len(texts) != len(columns):
         raise DataError(f"{task.name} reads {counted(len(columns), 'text')} ({', '.join(columns)}), got {len(texts)}")

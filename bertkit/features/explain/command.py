@@ -12,8 +12,7 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import command
 from bertkit.cli.groups import new_app
-from bertkit.cli.printing import print_text, print_wrapped
-from bertkit.runtime.json_text import dumps
+from bertkit.cli.printing import print_result
 
 app = new_app()
 
@@ -98,11 +97,5 @@ def explain(
 ) -> None:
     """Show the inside of a checkpoint on a text. You see its pieces, its attention, what it predicts and why."""
     shown = bertkit.explain(checkpoint, text, text_b, **vars(wanted))
-    output = wanted.output
-    if json:
-        print_text(dumps({**shown.record(), **({} if output is None else {"output": str(output)})}))
-        return
-    for line in shown.lines():
-        print_wrapped(line)
-    if output is not None:
-        print_text(output)
+    page = {} if wanted.output is None else {"output": str(wanted.output)}
+    print_result({**shown.record(), **page}, [*shown.lines(), *page.values()], json)

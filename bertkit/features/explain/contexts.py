@@ -44,7 +44,7 @@ class LayerOfContexts:
 
     Attributes:
         points: (N, 2) float64, first two principal components.
-        variance: share of the variance that each of the two has, in [0, 1].
+        variance: share of the variance that each of the two has, in [0, 1]; 0 where all vectors are the same.
         cosines: (N, N) float64 in [-1, 1], after the mean vector of all occurrences is taken away.
         within, between: mean cosine of occurrences with the same label, and with different ones; None without labels.
         accuracy: of a logistic probe for the label, cross-validated; None unless there are two labels or more, each in
@@ -256,13 +256,14 @@ def _compute_vectors(network: Network, occurrences: Sequence[tuple[Pieces, int, 
 def describe_layer(vectors: np.ndarray, labels: Sequence[str] | None, texts: np.ndarray) -> LayerOfContexts:
     """Computes what a page shows of a layer from its vectors (N, H) and the numbers of their texts (N,)."""
     centred = vectors - vectors.mean(axis=0)
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    # Occurrences of the same vector, as in the layer of embeddings, differ from their mean by rounding only.
+    if (lengths <= 1e-5 * np.linalg.norm(vectors, axis=1, keepdims=True)).all():
+        centred = np.zeros_like(centred)
     left, values, _ = np.linalg.svd(centred, full_matrices=False)
     total = float((values**2).sum()) or 1.0
     points = left[:, :2] * values[:2]
-    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
-    # Occurrences of the same vector, as in the layer of embeddings, differ from their mean by rounding only.
-    is_same = bool((lengths <= 1e-5 * np.linalg.norm(vectors, axis=1, keepdims=True)).all())
-    unit = np.zeros_like(centred) if is_same else centred / np.maximum(lengths, np.finfo(float).tiny)
+    unit = centred / np.maximum(lengths, np.finfo(float).tiny)
     cosines = unit @ unit.T
     within = between = accuracy = None
     if labels is not None:

@@ -148,7 +148,7 @@ def pieces_of(network: Network, texts: Sequence[str], name: str | None = None, w
             windows, the end is cut.
 
     Raises:
-        DataError: a text has no word.
+        DataError: a text is empty, or the tokenizer leaves no word of any.
         RecipeError: there is no such window.
     """
     for number, text in enumerate(texts, start=1):

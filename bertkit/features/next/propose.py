@@ -278,7 +278,8 @@ def training_command(
         file: the file.
         texts, label: its columns.
         model: the checkpoint to start from; None if it is not known, as in old runs.
-        data: settings of the run that proposed the rows, of which length and groups stay; None if they are not known.
+        data: settings of the run that proposed the rows, of which length and groups stay, and the folds that
+            groups need; None if they are not known.
         problem: the problem that the run was given, without which labels such as 1.5 are refused; None for none.
     """
     words = ["bertkit", "finetune", "classification", "--train-file", str(file)]
@@ -287,7 +288,7 @@ def training_command(
     words += ["--problem", problem] if problem else []
     words += ["--model", model] if model else []
     if data is not None and data.group_column is not None:
-        words += ["--set", f"data.group_column={data.group_column}"]
-    if data is not None and data.max_seq_length != type(data)().max_seq_length:
+        words += ["--folds", str(data.folds), "--set", f"data.group_column={data.group_column}"]
+    if data is not None:
         words += ["--max-seq-length", str(data.max_seq_length)]
     return shlex.join([*words, "--output-dir", "OUT"])

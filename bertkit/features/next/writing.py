@@ -53,13 +53,19 @@ def write_rows(
         names: the classes.
 
     Raises:
-        OutputError: the file cannot be written, or a text has a character that a workbook cannot have.
+        OutputError: the file cannot be written; a text has half of a surrogate pair; or it is too long for a workbook,
+            or has a character that none can have.
     """
     if path.suffix.lower() == _XLSX:
         write_whole(path, _make_workbook([flat(row) for row in rows], path, label, texts, names))
         return
-    with writing_rows(path, csv_safe=False, leaves_out_labels=True) as add:
-        add([dict(row) for row in rows])
+    try:
+        with writing_rows(path, csv_safe=False, leaves_out_labels=True) as add:
+            add([dict(row) for row in rows])
+    except UnicodeEncodeError as error:  # files have none, lists of dictionaries may
+        half = ascii(error.object[error.start])
+        why = f"the rows contain an unpaired surrogate, {half}, which is not a character; write the text again"
+        raise OutputError(f"{path}: {why}") from error
 
 
 def write_label(path: Path, table: Table, row: int, label: str) -> None:

@@ -103,7 +103,7 @@ def push(
     ] = None,
     language: Annotated[list[str] | None, options.option(help="Language of the texts, such as en. Repeatable.")] = None,
     no_report: Annotated[
-        bool, typer.Option("--no-report", help="Leave out report.html, which shows texts of the validation set.")
+        bool, typer.Option("--no-report", help="Leave out report.html, which shows texts of the scored rows.")
     ] = False,
     space: Annotated[
         str | None, options.option(metavar="OWNER/NAME", help="Push a Space too, with the page of bertkit demo.")

@@ -75,8 +75,8 @@ def export(
             ``sentence-transformers`` writes the encoder with its pooling for ``SentenceTransformer(out)``.
         int8: for ``onnx``, quantize the matrices to int8, for CPUs. A fine-tuned checkpoint is scored before and after.
         pooling, normalize: for ``sentence-transformers``, the pooling of token vectors, and whether the result has
-            length 1; ``None`` for the values of a checkpoint that sentence-transformers wrote, and for all others the
-            mean without normalization, as in `bertkit.embed`.
+            length 1; ``None`` for the values of a checkpoint in the form of sentence-transformers, such as that of
+            ``finetune similarity``, and for all others the mean without normalization, as in `bertkit.embed`.
         max_samples: for ``int8``, number of examples to score, from the first; ``None`` scores all.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         trust_remote_code: run the code that the checkpoint brings; the revision is printed to stderr.

@@ -7,6 +7,7 @@ A card that was edited is checked as far as that is possible without the Hub. A 
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
 from decimal import Decimal
@@ -80,7 +81,7 @@ def write_push(
         names += [_REPORT, *sorted(f"{_FIGURES}/{path.name}" for path in (source / _FIGURES).glob("*.png"))]
         (folder / _FIGURES).mkdir()
         if facts.recipe.get("task", {}).get("kind") != "pretraining":
-            about_report = [f"{_REPORT} shows texts of the validation set; --no-report, or hub.report, leaves it out"]
+            about_report = [f"{_REPORT} shows texts of the scored rows; --no-report, or hub.report, leaves it out"]
     else:
         facts = replace(facts, report=None)
     for name in names:
@@ -197,7 +198,8 @@ def _find_fault(result: EvalResult, facts: CardFacts | None) -> str | None:
     for score in (recorded, 100 * recorded):
         if abs(value - score) <= 0.5 * 10.0 ** -(digits if abs(score) > 1 else max(digits, 2)) + 1e-9:
             return None
-    return f"model-index: {name} is {value:g}, but the run has {recorded:.4f} (all_results.json)"
+    has = f"has {recorded:.4f}" if math.isfinite(recorded) else "has it undefined"
+    return f"model-index: {name} is {value:g}, but the run {has} (all_results.json)"
 
 
 def benchmark_task(facts: CardFacts | None) -> str | None:
@@ -223,8 +225,8 @@ def eval_results(facts: CardFacts, task_id: str, metric: str | None) -> str:
         metric: the main score of the run, without ``eval_``; ``None`` if it has none, such as a pre-training.
 
     Raises:
-        HubError: the run has no main score or was not scored on a whole split of a Hub data set, the data set is no
-            benchmark, or its task is another one.
+        HubError: the run has no main score, or an undefined one, or was not scored on a whole split of a Hub data set,
+            the data set is no benchmark, or its task is another one.
         HTTPError, OSError: the Hub cannot be reached.
     """
     import yaml
@@ -233,6 +235,9 @@ def eval_results(facts: CardFacts, task_id: str, metric: str | None) -> str:
     setting = f"hub.benchmark_task: {task_id}"
     if metric is None:
         raise HubError(f"{setting}: the run has no main score, as a pre-training has none; remove it")
+    score = facts.metrics[f"eval_{metric}"]
+    if not math.isfinite(score):
+        raise HubError(f"{setting}: {metric} of the run is undefined; remove it")
     if facts.dataset is None or not facts.covers_whole_split:
         raise HubError(f"{setting}: the run was not scored on a whole split of a Hub data set; remove it")
     dataset, config, split = facts.dataset
@@ -251,7 +256,7 @@ def eval_results(facts: CardFacts, task_id: str, metric: str | None) -> str:
     entry = EvalResultEntry(
         dataset_id=dataset,
         task_id=task_id,
-        value=round(facts.metrics[f"eval_{metric}"], 4),
+        value=round(score, 4),
         notes=" ".join(f"{metric}, one run of bertkit {version} with seed {facts.seed}".split()),
     )
     return yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False)

@@ -162,6 +162,16 @@ def test_nothing_is_added_twice(checkpoint, corpus, tmp_path):
         bertkit.extend_tokenizer(tmp_path / "new", [corpus], tmp_path / "again", add=2)
 
 
+def test_pieces_of_characters_that_come_first_stand_for_old_pieces(checkpoint, tmp_path):
+    """The first text leaves ω within a piece alone: for the second "##ω" comes first, and "film" is joined to it."""
+    start = checkpoint
+    for word in ("goodω", "filmω"):
+        (tmp_path / "corpus.txt").write_text(f"{word}\n" * 6)
+        extension = bertkit.extend_tokenizer(start, tmp_path / "corpus.txt", tmp_path / word)
+        start = tmp_path / word
+    assert {piece.text: piece.parts for piece in extension.pieces} == {"##ω": ("[UNK]",), "filmω": ("film", "[UNK]")}
+
+
 def test_other_kinds_of_vocabularies_are_refused(tmp_path, corpus):
     start = stock_checkpoint(tmp_path / "start", "modernbert", "AutoModelForMaskedLM")
     content = json.loads((start / "tokenizer.json").read_text())

@@ -13,6 +13,7 @@ import pytest
 import bertkit
 from bertkit.data.tables import read_table
 from bertkit.features.choosing.conclusions import name_fastest
+from bertkit.features.choosing.data import read_labelled
 from bertkit.features.choosing.result import Candidate, FrozenScore
 from bertkit.runtime.errors import BertkitError, CheckpointError, DataError, OutputError, RecipeError
 
@@ -194,6 +195,16 @@ def test_texts_without_words_are_refused(checkpoint, tmp_path):
     (tmp_path / "marks.txt").write_text("... !!!\n")
     with pytest.raises(DataError, match="no word with a letter or a digit"):
         bertkit.choose([checkpoint], texts=tmp_path / "marks.txt")
+
+
+def test_groups_need_no_other_folds(tmp_path):
+    rows = "".join(f"{n % 5} film {n},{'good' if n % 3 else 'bad'},{n % 5}\n" for n in range(20))
+    (tmp_path / "rows.csv").write_text(f"text,label,author\n{rows}")
+    values = {"data.train_file": str(tmp_path / "rows.csv"), "data.group_column": "author"}
+    labelled = read_labelled("classification", values, 20, 4)
+    authors = [text[0] for text in labelled.examples["text"]]
+    assert len(set(zip(authors, labelled.folds.tolist(), strict=True))) == 5
+    assert {"data.folds=4", "data.group_column=author"} < set(labelled.command)  # one is refused without the other
 
 
 def test_settings_are_arguments_and_rows_a_table(checkpoint):

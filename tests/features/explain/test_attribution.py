@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 
@@ -98,6 +99,17 @@ def test_value_is_that_of_the_prediction(fine_tuned):
     regression = explain(fine_tuned("pairs"), *TEXTS["pairs"]).attributions.reasons[0]
     score = bertkit.load(fine_tuned("pairs")).predict("\t".join(TEXTS["pairs"]))[0]["score"]
     assert (regression.value, regression.unit) == (pytest.approx(score, abs=1e-5), "score")
+
+
+@pytest.mark.numeric
+def test_the_score_of_a_reranker_is_a_probability(fine_tuned):
+    run, texts = fine_tuned("reranker"), ("a good film", "the plot is lovely")
+    score = bertkit.load(run).predict("\t".join(texts))[0]["score"]
+    for unit, value in (("logit", math.log(score / (1 - score))), ("probability", score)):
+        attributions = explain(run, *texts, unit=unit).attributions
+        check_sums(attributions)
+        (reason,) = attributions.reasons
+        assert (reason.unit, reason.value) == (unit, pytest.approx(value, abs=1e-5))
 
 
 @pytest.mark.numeric

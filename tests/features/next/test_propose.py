@@ -17,7 +17,9 @@ import bertkit as package
 from bertkit.data.tables import Table, read_table
 from bertkit.features.next import rows as columns_beside
 from bertkit.features.next.answers import Answers
+from bertkit.features.next.propose import training_command
 from bertkit.runtime.errors import DataError, OutputError, RecipeError
+from bertkit.tasks.classification.task import DataSettings
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -109,6 +111,14 @@ def test_a_workbook_has_a_list_of_the_classes(bertkit, scored, unlabelled, tmp_p
     table = read_table(path)  # the hidden sheet is no second table
     assert len(table) == 4 + 36
     assert table.columns["label"][:4] == [""] * 4
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_half_of_a_surrogate_pair_is_not_written(fine_tuned, tmp_path, ending):
+    rows, path = [{"text": "a lovely plot", "author": "\ud83d"}], tmp_path / f"to_label{ending}"
+    with pytest.raises(OutputError, match=r"unpaired surrogate, '\\ud83d', which is not a character"):
+        package.propose_rows(fine_tuned("film"), rows, rows=1, output=path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_texts_of_a_workbook_are_no_formulas(scored, tmp_path):
@@ -282,6 +292,15 @@ def test_a_run_that_started_from_new_weights_has_no_curve(scored, unlabelled, tm
     proposal = package.propose_rows(run, unlabelled, rows=3)
     assert (len(proposal.rows), proposal.curve) == (3, None)
     assert "started from new weights" in proposal.no_curve
+
+
+def test_the_command_keeps_length_and_groups():
+    data = DataSettings(train_file="old.csv", max_seq_length=128, folds=4, group_column="author")
+    command = training_command(Path("new.csv"), ["text"], "label", None, data)
+    assert command == (
+        "bertkit finetune classification --train-file new.csv --folds 4 --set data.group_column=author "
+        "--max-seq-length 128 --output-dir OUT"
+    )
 
 
 def test_the_command_says_that_decimals_are_classes(trained, unlabelled, tmp_path):

@@ -191,7 +191,7 @@ def test_the_second_try_pushes_these_files(world):
 
 def test_the_report_is_pushed_unless_left_out(world):
     files = pushed(world, "ada/film")
-    assert "report.html shows texts of the validation set" in world["outcomes"]["again"]["done"]
+    assert "report.html shows texts of the scored rows" in world["outcomes"]["again"]["done"]
     assert files["figures/confusion.png"] == (world["run"] / "figures" / "confusion.png").read_bytes()
     assert b"(figures/confusion.png)" in files["README.md"]
     bare = pushed(world, "ada/bare")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from copy import deepcopy
 
 import pytest
@@ -66,6 +67,14 @@ def test_a_wrong_card_is_refused(card, message):
     assert str(caught.value).startswith("my/README.md: its metadata")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_an_undefined_score_is_no_result():
+    facts = dataclasses.replace(FACTS, metrics={**FACTS.metrics, "eval_accuracy": math.nan})
+    with pytest.raises(CheckpointError, match=r"accuracy is 0\.97, but the run has it undefined \(all_results"):
+        check_card(with_result(0.97), "my/README.md", facts)
+    with pytest.raises(HubError, match=r"hub\.benchmark_task: dev: accuracy of the run is undefined; remove it"):
+        eval_results(facts, "dev", "accuracy")
 
 
 def test_all_wrong_results_are_in_one_message():
