@@ -128,17 +128,6 @@ def store(subject: Subject) -> Need | None:
     return Need(2 * size, free_space(cache_folder()))
 
 
-def _is_tokenized(subject: Subject) -> bool:
-    """Returns whether the run finds the tokens of its corpus, in a token store or in the cache, and builds nothing."""
-    data = subject.recipe.data
-    if data.is_stored():
-        return True
-    splitter = find_splitter(data.sentence_splitter)
-    encode = SentenceEncoder(subject.tokenizer, None if data.sentence_per_line else splitter)
-    # Of the whole corpus, of which a sample may be checked.
-    return (cache_folder() / origin_key(store_origin(data.sources(), data.form(), encode, splitter))).exists()
-
-
 def free_space(folder: Path) -> int:
     """Returns the free bytes of the file system of a folder that may not exist yet."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
@@ -369,8 +358,14 @@ def disk_space(subject: Subject) -> Iterator[Finding]:
 @rule("store", "corpora", "tokenizer")
 def store_space(subject: Subject) -> Iterator[Finding]:
     """Compares the size of the tokenized corpus with the free space of the cache."""
-    need = store(subject)
-    if need is not None and need.needed > need.available and not _is_tokenized(subject):
+    need, data = store(subject), subject.recipe.data
+    if need is None or need.needed <= need.available or data.is_stored():
+        return
+    splitter = find_splitter(data.sentence_splitter)
+    encode = SentenceEncoder(subject.tokenizer, None if data.sentence_per_line else splitter)
+    # The tokens of the whole corpus, of which a sample may be checked; the run builds nothing if it finds them.
+    stored = cache_folder() / origin_key(store_origin(data.sources(), data.form(), encode, splitter))
+    if not stored.exists():
         yield error(
             "HF_HOME",
             f"building the tokenized corpus needs {readable_size(need.needed)}, and the cache has "

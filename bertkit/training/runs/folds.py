@@ -241,27 +241,20 @@ class ModelsOfFolds:
 
     def notes(self) -> list[str]:
         """Returns notes on the scored rows, and prints them."""
-        notes = [*self.split.notes, *self._unseen_classes()]
+        notes = list(self.split.notes)
+        classes = self.task.settings.label_names if has_exclusive_classes(self.task) else []
+        in_one_fold = [
+            name for number, name in enumerate(classes) if len(np.unique(self.of_rows[self.labels == number])) == 1
+        ]
+        if number := len(in_one_fold):
+            notes.append(
+                f"{counted(number, 'class', 'classes')} ({quoted(in_one_fold)}) "
+                f"{inflected(number, 'has all its', 'have all their')} rows in one fold, where no model has seen "
+                f"{inflected(number, 'it', 'them')}: all count as wrong"
+            )
         for note in notes:
             say(f"validation: {note}")
         return notes
-
-    def _unseen_classes(self) -> list[str]:
-        """Returns a note on the classes whose rows are all in one fold; none for other labels."""
-        if not has_exclusive_classes(self.task):
-            return []
-        folds = {
-            name: np.unique(self.of_rows[self.labels == number])
-            for number, name in enumerate(self.task.settings.label_names)
-        }
-        names = [name for name, of_class in folds.items() if len(of_class) == 1]
-        if not names:
-            return []
-        classes = f"{counted(len(names), 'class', 'classes')} ({quoted(names)})"
-        return [
-            f"{classes} {inflected(len(names), 'has all its', 'have all their')} rows in one fold, where no model has "
-            f"seen {inflected(len(names), 'it', 'them')}: all count as wrong"
-        ]
 
 
 class _Moments(TrainerCallback):
