@@ -22,22 +22,6 @@ def test_recipes(bertkit, tmp_path):
     assert json.loads(bertkit("recipes", "schema", "--kind", "ner").out)["title"].endswith("task ner")
 
 
-def test_extended_tokenizers(bertkit, checkpoint, tmp_path):
-    (tmp_path / "text.txt").write_text("a goodly film; badly awful\n" * 5)
-    command = ["tokenizer", "extend", checkpoint, "--corpus", tmp_path / "text.txt", "--output-dir"]
-    found = json.loads(bertkit(*command, tmp_path / "new", "--json").out)
-    assert {"goodly", "badly"} <= {*found["pieces"]}
-    assert found["before"]["words"] == found["after"]["words"] == 25
-    assert found["after"]["pieces_per_word"] == 1
-    out = bertkit(*command, tmp_path / "other").out
-    assert "pieces per word" in out
-    assert f"{len(found['pieces'])} pieces added, ids {found['first_id']} to " in out
-    command = ["tokenizer", "swap", checkpoint, "--tokenizer", tmp_path / "new", "--output-dir"]
-    swapped = json.loads(bertkit(*command, tmp_path / "swapped", "--json").out)
-    assert (swapped["copied"], swapped["pieces"]) == (found["first_id"], found["first_id"] + len(found["pieces"]))
-    assert f"{swapped['pieces']} pieces: {tmp_path / 'third'}" in bertkit(*command, tmp_path / "third").out
-
-
 def test_tokenizers_and_corpora(bertkit, tmp_path):
     (tmp_path / "text.txt").write_text("The cat sees the dog. The dog sees a tree.\n\nA house is near the river.\n" * 9)
     tokenizer = tmp_path / "tokenizer"
