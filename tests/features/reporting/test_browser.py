@@ -11,6 +11,7 @@ import pytest
 
 from bertkit import finetune, pretrain, report
 from tests import conftest
+from tests.features.reporting.conftest import HOSTILE
 
 pytestmark = pytest.mark.browser
 WIDTHS = (400, 1600)
@@ -36,10 +37,10 @@ def opened(browser: Any, path: Path, width: int) -> Any:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_hostile_labels_and_texts_do_no_harm(browser, hostile_run, hostile, width):
+def test_hostile_labels_and_texts_do_no_harm(browser, hostile_run, width):
     page = opened(browser, hostile_run.output_dir / "report.html", width)
     assert page.locator("h1").inner_text() == "run"
-    assert page.locator("th[scope=row]", has_text=hostile).count() >= 1
+    assert page.locator("th[scope=row]", has_text=HOSTILE).count() >= 1
     page.close()
 
 
