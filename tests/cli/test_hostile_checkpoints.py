@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-NAMES = [f"i{number}" for number in range(15)]
-
 
 @pytest.fixture
 def classifier(fine_tuned) -> Path:
@@ -59,19 +57,3 @@ def test_an_undefined_metric_is_null(bertkit, fine_tuned, tmp_path):
     outcome = bertkit("evaluate", fine_tuned("pairs"), "--validation-file", tmp_path / "data.csv", "--json")
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out, parse_constant=refuse)["metrics"]["eval_pearson"] is None
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_ten_labels_are_written_by_default(bertkit, classifier, tmp_path, ending):
-    found = {}
-    for name, options in (("ten", ()), ("all", ("--all-probabilities",))):
-        out = tmp_path / f"{name}.{ending}"
-        assert bertkit("predict", classifier, "a film", "the plot", "--output", out, *options).code == 0
-        lines = out.read_text().splitlines()
-        found[name] = lines[0] if ending == "csv" else {len(json.loads(line)["probabilities"]) for line in lines}
-    if ending == "jsonl":
-        assert found == {"ten": {10}, "all": {15}}
-    else:
-        every = ",".join(f"probabilities.{name}" for name in NAMES)
-        assert found["ten"] == "text,label,probability,probabilities"
-        assert found["all"] == f"text,label,probability,{every}"

@@ -82,3 +82,9 @@ def test_values_that_json_lacks_are_those_of_files(bertkit, fine_tuned, tmp_path
         assert bertkit(*command, "--output", tmp_path / name).code == 0
     assert json.loads((tmp_path / "out.jsonl").read_text()) == printed
     assert ",2024-02-29,1.50,/w==," in (tmp_path / "out.csv").read_text()
+
+
+def test_ten_labels_are_printed_by_default(bertkit, fine_tuned):
+    for options, labels in (((), 10), (("--all-probabilities",), 15)):
+        [row] = json.loads(bertkit("predict", fine_tuned("intents"), "a film", "--json", *options).out)["predictions"]
+        assert len(row["probabilities"]) == labels

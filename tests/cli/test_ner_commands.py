@@ -8,9 +8,9 @@ from itertools import chain
 import pytest
 import torch
 from safetensors.torch import load_file
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForTokenClassification, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForTokenClassification
 
+from bertkit.data.corpus.vocabulary.tokenizer import train_byte_level
 from bertkit.inference.files import predict_stream
 from bertkit.metrics.entities import count_entities
 from bertkit.tasks.ner.sentences import read_conll
@@ -199,17 +199,10 @@ def test_spans_are_read_and_predicted_alike(bertkit, tag, tmp_path):
         bertkit("predict", tmp_path / "run", "the film", *given).refuses(expected, without=tmp_path / "x.csv")
 
 
-def test_an_encoder_that_writes_spaces_into_its_pieces(bertkit, tag, tmp_path, monkeypatch):
+def test_an_encoder_that_writes_spaces_into_its_pieces(bertkit, tag, tmp_path):
     """RoBERTa's tokenizer; its checkpoint loads without bertkit, and says the same of the pieces it was trained on."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=340, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
-    )
-    backend.train_from_iterator([" the film is good bad lovely or plot"] * 5, trainer)
-    roles = zip(("cls_token", "pad_token", "sep_token", "unk_token", "mask_token"), special, strict=True)
-    tokenizer, start = PreTrainedTokenizerFast(tokenizer_object=backend, **dict(roles)), tmp_path / "start"
+    start = tmp_path / "start"
+    tokenizer = train_byte_level([" the film is good bad lovely or plot"] * 5, 340)
     tokenizer.save_pretrained(start)
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     config = AutoConfig.for_model("roberta", vocab_size=len(tokenizer), max_position_embeddings=40, **sizes)

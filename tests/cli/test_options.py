@@ -1,4 +1,4 @@
-"""Options that set recipe values: every one of every command beside the field that it sets."""
+"""Options of every command beside the fields that they set, the functions that commands call, and their help."""
 
 from __future__ import annotations
 

@@ -116,15 +116,14 @@ def test_texts_of_a_workbook_are_no_formulas(scored, tmp_path):
     assert set(read_table(path).columns["text"][:2]) == {"=1+1 is a film", "+a plot"}
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])
-def test_other_forms_come_back_too(scored, trained, unlabelled, tmp_path, ending):
-    path = tmp_path / f"to_label{ending}"
-    package.propose_rows(scored, unlabelled, rows=3, output=path)
-    table = read_table(path)
-    assert table.columns["label"][:3] == [None] * 3
-    assert len(table) == 3 + 36
-    task_rows = (trained(path) / "out_of_fold.jsonl").read_text().splitlines()
-    assert len(task_rows) == 36
+def test_other_forms_come_back_too(scored, trained, unlabelled, tmp_path):
+    for ending in (".jsonl", ".json", ".parquet"):
+        path = tmp_path / f"to_label{ending}"
+        package.propose_rows(scored, unlabelled, rows=3, output=path)
+        table = read_table(path)
+        assert table.columns["label"][:3] == [None] * 3
+        assert len(table) == 3 + 36
+    assert len((trained(path) / "out_of_fold.jsonl").read_text().splitlines()) == 36
 
 
 def test_objects_and_lines_are_read(scored, tmp_path):
