@@ -4,12 +4,12 @@ predict and evaluate make of the results; wrong input."""
 from __future__ import annotations
 
 import csv
-import io
 import json
 import shlex
 import sys
 from pathlib import Path
 
+import pandas
 import pytest
 import torch
 
@@ -27,14 +27,8 @@ SMALL = """--max-seq-length 16 --num-train-epochs 2 --learning-rate 1e-3 --place
 
 def write_table(path: Path, rows: list[dict[str, str]]) -> Path:
     """Rows in the form that the name of the file asks for."""
-    if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return path
-    written = io.StringIO(newline="")
-    writer = csv.DictWriter(written, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    path.write_text(written.getvalue(), newline="")
+    frame = pandas.DataFrame(rows)
+    frame.to_json(path, orient="records", lines=True) if path.suffix == ".jsonl" else frame.to_csv(path, index=False)
     return path
 
 

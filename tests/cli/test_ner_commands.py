@@ -126,7 +126,7 @@ def test_a_table_of_words_is_trained_on_and_predicted(tag, tmp_path):
     assert "lovely\x1b[0m\x1b[2m[NAME]" in block.lines[1]
 
 
-def test_another_column_of_three_and_a_test_set(bertkit, tag, tmp_path):
+def test_another_column_of_three_and_a_test_set(tag, tmp_path):
     lines = ("".join(f"{word} {'X' if tag == 'O' else 'ADJ'} {tag}\n" for word, tag in each) for each in sentences(24))
     train, test = tmp_path / "train.txt", conll(tmp_path / "test.txt", sentences(3), tags=False)
     train.write_text("\n".join(lines))
