@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -17,13 +18,14 @@ class Outcome(NamedTuple):
     out: str
     err: str
 
-    def refuses(self, *parts: object) -> None:
-        """Checks that the input was refused: exit code 2, no result, and one message, which has these parts."""
+    def refuses(self, *parts: object, without: Path | None = None) -> None:
+        """Checks that the input was refused: exit code 2, no result, one message with these parts, no such path."""
         assert (self.code, self.out) == (2, ""), self
         assert self.err.count("bertkit: error:") == 1 or self.err.startswith("Usage: "), self.err
         assert "Traceback" not in self.err, self.err
         for part in parts:
             assert str(part) in self.err
+        assert without is None or not without.exists()
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def test_recipes_are_listed_shown_copied_and_validated(bertkit, tmp_path):
     bertkit("recipes", "validate", target).refuses("unknown block")
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch, tmp_path):
+def test_a_bug_keeps_its_traceback():
     program = (
         "import sys, bertkit.recipe.files as files\n"
         "from bertkit.cli.app import main\n"

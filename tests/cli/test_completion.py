@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 from bertkit import list_recipes, load_recipe
-from bertkit.cli import options
 
 
 @pytest.fixture
@@ -53,15 +51,18 @@ def test_recipe_keys_of_the_task(complete):
     assert complete("bertkit pretrain --set model.freeze_l") == []
 
 
-def test_every_proposed_key_is_one_of_the_recipe():
+@pytest.mark.parametrize(
+    ("command", "recipe"),
+    [("finetune ner", "finetune/ner"), ("pretrain", "bert-tiny"), ("finetune squad", "finetune/squad/v1")],
+)
+def test_every_proposed_key_is_one_of_the_recipe(complete, command, recipe):
     """Keys that no recipe of the task has would be refused as unknown."""
-    for command, recipe in (("ner", "finetune/ner"), ("pretrain", "bert-tiny"), ("squad", "finetune/squad/v1")):
-        known = load_recipe(recipe)
-        found = [key.removesuffix("=") for key, _ in options.complete_keys(SimpleNamespace(info_name=command), "")]
-        blocks = known.to_dict()
-        for block in ("task", "data", "placement", "hub"):
-            keys = {key.partition(".")[2] for key in found if key.startswith(f"{block}.")}
-            assert keys == blocks[block].keys() - {"kind"}
+    blocks = load_recipe(recipe).to_dict()
+    for block in ("task", "data", "placement", "hub"):
+        keys = {
+            key.removeprefix(f"{block}.").removesuffix("=") for key in complete(f"bertkit {command} --set {block}.")
+        }
+        assert keys == blocks[block].keys() - {"kind"}
 
 
 @pytest.mark.parametrize(("shell", "expected"), [("zsh", '"sst2"'), ("fish", "sst2")])

@@ -25,8 +25,9 @@ def teacher(fine_tuned, tmp_path, monkeypatch):
 def test_a_student_of_teacher_layers_is_a_run(bertkit, teacher, tmp_path):
     files = ["--train-file", tmp_path / "texts.csv", "--validation-file", tmp_path / "dev.csv"]
     words = ["distill", "--teacher", teacher, "--student-layers", "1", *files, *FAST]
-    bertkit(*words, "--output-dir", tmp_path / "out").refuses("give --alpha 1, or rows with labels")
-    assert not (tmp_path / "out").exists()
+    bertkit(*words, "--output-dir", tmp_path / "out").refuses(
+        "give --alpha 1, or rows with labels", without=tmp_path / "out"
+    )
     checked = bertkit("check", *words, "--alpha", 1, "--output-dir", tmp_path / "out", "--json")
     assert not [each for each in json.loads(checked.out)["findings"] if each["level"] == "error"], checked.out
     assert not (tmp_path / "out").exists()
@@ -37,8 +38,6 @@ def test_a_student_of_teacher_layers_is_a_run(bertkit, teacher, tmp_path):
     assert "of the teacher" in done.err  # the memory of it
     predicted = bertkit("predict", tmp_path / "out", "a good film")
     assert predicted.code == 0, predicted.err
-    again = bertkit("distill", "--teacher", teacher, "--output-dir", tmp_path / "out", *FAST)
-    assert again.code == 2
 
 
 def test_a_teacher_is_required(bertkit, tmp_path):
@@ -57,5 +56,4 @@ def test_a_teacher_is_required(bertkit, tmp_path):
 )
 def test_options_that_do_not_go_together(bertkit, checkpoint, tmp_path, words, message):
     given = ["--teacher", checkpoint, "--student-layers", "0", "--output-dir", tmp_path / "out"]
-    bertkit("distill", *given, *words).refuses(message)
-    assert not (tmp_path / "out").exists()
+    bertkit("distill", *given, *words).refuses(message, without=tmp_path / "out")

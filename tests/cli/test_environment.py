@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the redirection
 
 
 def run(line: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """Runs a line of a shell."""
+    """Runs a line of a shell in a folder."""
     path = str(Path(bertkit.__file__).parents[1])
     return subprocess.run(
         ["bash", "-c", line],
@@ -87,18 +87,11 @@ def test_the_output_is_the_same_in_every_locale(tmp_path):
     shutil.copy(bertkit.find_recipe("finetune/glue/sst2"), tmp_path / "café.yaml")
     with (tmp_path / "café.yaml").open("a") as file:
         file.write("# größer — 比\n")
-    outputs = set()
-    for locale in LOCALES[:3]:
-        done = subprocess.run(
-            [*STARTS, "recipes", "show", "café.yaml"],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(Path(bertkit.__file__).parents[1]), **locale},
-            capture_output=True,
-        )
-        assert done.returncode == 0, done.stderr
-        outputs.add(done.stdout)
-    assert len(outputs) == 1
-    assert "größer — 比".encode() in outputs.pop()
+    command = shlex.join([*STARTS, "recipes", "show", "café.yaml"])
+    done = [run(command, tmp_path, **locale) for locale in LOCALES[:3]]
+    assert [each.returncode for each in done] == [0, 0, 0], done
+    assert "größer — 比".encode() in done[0].stdout
+    assert {each.stdout for each in done} == {done[0].stdout}
 
 
 def test_characters_that_an_encoding_lacks_are_escaped(tmp_path):
@@ -116,10 +109,7 @@ def test_a_deleted_working_directory(tmp_path):
 
 @pytest.mark.parametrize("arguments", [["recipes", "show", b"caf\xe9.yaml"], ["predict", "x", b"\xff\xfe"]])
 def test_an_argument_that_is_not_utf8_is_named(arguments, tmp_path):
-    path = str(Path(bertkit.__file__).parents[1])
-    done = subprocess.run(
-        [*STARTS, *arguments], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True
-    )
+    done = run(shlex.join([*STARTS, *map(os.fsdecode, arguments)]), tmp_path)
     assert done.returncode == 2
     number = len(arguments)
     assert done.stderr.startswith(f"bertkit: error: argument {number}, {arguments[-1]!r}: not UTF-8".encode())
@@ -156,14 +146,9 @@ def test_all_output_is_escaped():
 
 
 @pytest.mark.slow
-def test_imports_print_nothing_to_stdout():
+def test_imports_print_nothing_to_stdout(tmp_path):
     """transformers prints a line to stdout if Weights & Biases is offline."""
-    path = str(Path(bertkit.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", "import bertkit; bertkit.finetune"],
-        env={**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline"},
-        capture_output=True,
-        check=True,
-    )
-    assert done.stdout == b""
+    line = shlex.join([sys.executable, "-c", "import bertkit; bertkit.finetune"])
+    done = run(line, tmp_path, WANDB_MODE="offline")
+    assert (done.returncode, done.stdout) == (0, b""), done.stderr
     assert b"offline" in done.stderr

@@ -22,22 +22,6 @@ def test_recipes(bertkit, tmp_path):
     assert json.loads(bertkit("recipes", "schema", "--kind", "ner").out)["title"].endswith("task ner")
 
 
-def test_extended_tokenizers(bertkit, checkpoint, tmp_path):
-    (tmp_path / "text.txt").write_text("a goodly film; badly awful\n" * 5)
-    command = ["tokenizer", "extend", checkpoint, "--corpus", tmp_path / "text.txt", "--output-dir"]
-    found = json.loads(bertkit(*command, tmp_path / "new", "--json").out)
-    assert {"goodly", "badly"} <= {*found["pieces"]}
-    assert found["before"]["words"] == found["after"]["words"] == 25
-    assert found["after"]["pieces_per_word"] == 1
-    out = bertkit(*command, tmp_path / "other").out
-    assert "pieces per word" in out
-    assert f"{len(found['pieces'])} pieces added, ids {found['first_id']} to " in out
-    command = ["tokenizer", "swap", checkpoint, "--tokenizer", tmp_path / "new", "--output-dir"]
-    swapped = json.loads(bertkit(*command, tmp_path / "swapped", "--json").out)
-    assert (swapped["copied"], swapped["pieces"]) == (found["first_id"], found["first_id"] + len(found["pieces"]))
-    assert f"{swapped['pieces']} pieces: {tmp_path / 'third'}" in bertkit(*command, tmp_path / "third").out
-
-
 def test_tokenizers_and_corpora(bertkit, tmp_path):
     (tmp_path / "text.txt").write_text("The cat sees the dog. The dog sees a tree.\n\nA house is near the river.\n" * 9)
     tokenizer = tmp_path / "tokenizer"
@@ -98,3 +82,9 @@ def test_values_that_json_lacks_are_those_of_files(bertkit, fine_tuned, tmp_path
         assert bertkit(*command, "--output", tmp_path / name).code == 0
     assert json.loads((tmp_path / "out.jsonl").read_text()) == printed
     assert ",2024-02-29,1.50,/w==," in (tmp_path / "out.csv").read_text()
+
+
+def test_ten_labels_are_printed_by_default(bertkit, fine_tuned):
+    for options, labels in (((), 10), (("--all-probabilities",), 15)):
+        [row] = json.loads(bertkit("predict", fine_tuned("intents"), "a film", "--json", *options).out)["predictions"]
+        assert len(row["probabilities"]) == labels

@@ -1,4 +1,4 @@
-"""Options that set recipe values: every one of every command beside the field that it sets."""
+"""Options of every command beside the fields that they set, the functions that commands call, and their help."""
 
 from __future__ import annotations
 
@@ -10,30 +10,23 @@ import pty
 import subprocess
 import sys
 import textwrap
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import bertkit
 from bertkit.cli.app import app
 from bertkit.cli.commands import Settings
 from bertkit.cli.commands import command as register
-from bertkit.cli.finetune import add_task
-from bertkit.cli.texts import refuse
 from bertkit.cli.training import overrides
 from bertkit.recipe.fields import Text
 from bertkit.recipe.settings import DistillationSettings, TrainSettings
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS
-from bertkit.tasks.splits import FineTuningData
-from bertkit.training.runs.record import Run as FinishedRun
 
 
 def walk(command, path=()):
@@ -143,59 +136,11 @@ def test_single_options_win_over_a_placement(tmp_path):
 
 def test_an_option_and_set_must_agree():
     assert overrides({"train.max_steps": 3}, ["train.max_steps=3"], None) == {"train.max_steps": 3}
-    with pytest.raises(RecipeError, match=r"train\.max_steps is given twice: 3 and 4"):
-        overrides({"train.max_steps": 3}, ["train.max_steps=4"], None)
     with pytest.raises(RecipeError, match=r"train\.max_steps is given twice"):
         overrides({}, ["train.max_steps=3", "train.max_steps=4"], None)
-    with pytest.raises(RecipeError, match=r"expected block\.key=value"):
-        overrides({}, ["train.max_steps"], None)
 
 
-def test_zero_is_an_option_that_was_given():
-    refuse({"--part": None, "--per-line": False, "TEXT": []}, "remove it")
-    for value in (0, 0.0, ""):
-        with pytest.raises(RecipeError, match="--workers: remove it"):
-            refuse({"--workers": value}, "remove it")
-
-
-# ---- tasks of other packages ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskSettings:
-    name: str = "stars"
-    stars: int = field(default=5, metadata={"help": "How many stars there are.", "flag": "--number-of-stars"})
-    style: Literal["plain", "fancy"] = field(default="plain", metadata={"help": "Of the stars.", "metavar": "STYLE"})
-    label_column: str | None = None
-    secret: int = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSettings(FineTuningData):
-    shops: list[str] = field(default_factory=list, metadata={"help": "Shops to read."})
-
-
-@pytest.fixture
-def stars(monkeypatch):
-    """An app with a task of somebody else's, what was asked of the registry, and what was called."""
-    seen = SimpleNamespace(app=typer.Typer(), asked=[], called=[])
-
-    of_registry = type(TASKS).settings
-
-    def settings(self, kind):
-        seen.asked.append(kind)
-        return (TaskSettings, DataSettings) if kind == "star_rating" else of_registry(self, kind)
-
-    def finetune(recipe, **given):
-        seen.called.append((recipe, given))
-        return FinishedRun(output_dir=given["output_dir"], metrics={"eval_accuracy": 0.5})
-
-    monkeypatch.setattr(type(TASKS), "settings", settings)
-    monkeypatch.setattr(type(TASKS), "task", lambda self, kind: type("Stars", (), {"recipe": None, "kind": kind}))
-    monkeypatch.setattr(bertkit, "finetune", finetune, raising=False)
-    seen.app.callback()(lambda: None)
-    add_task("star_rating", "stars 1.0", app=seen.app)
-    return seen
+# ---- commands and the public functions ------------------------------------------------------------------------------
 
 
 def test_two_options_with_one_name_are_refused_however_their_parameters_are_called():
@@ -212,32 +157,6 @@ def test_two_options_with_one_name_are_refused_however_their_parameters_are_call
     with pytest.raises(ValueError, match=r"^--seed: two options of `twice` have this name$"):
         params(commands["twice",])
     assert {"--seed", "--other"} <= {option for param in params(commands["once",]) for option in param.opts}
-
-
-def test_third_party_tasks_have_options_of_their_settings(stars):
-    [(path, command)] = walk(typer.main.get_command(stars.app))
-    assert path == ("star-rating",)
-    assert command.help == "Fine-tune for star_rating, a task of the package stars 1.0."
-    assert not stars.asked  # its module is not imported by naming it
-    flags = {option for param in params(command) for option in param.opts}
-    assert {"--number-of-stars", "--style", "--label-column", "--shops", "--data-dir", "--max-steps"} <= flags
-    assert not {"--secret", "--name", "--stars"} & flags
-    assert stars.asked
-
-
-def test_third_party_tasks_have_a_command(stars, tmp_path):
-    given = ["--number-of-stars", "3", "--shops", "a", "--shops", "b", "--data-dir", "d", "--set", "task.secret=4"]
-    result = CliRunner().invoke(stars.app, ["star-rating", "--output-dir", str(tmp_path), *given])
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("accuracy 0.5")
-    [(recipe, called)] = stars.called
-    assert recipe == {"task": {"kind": "star_rating"}}
-    options = {"task.stars": 3, "data.shops": ["a", "b"], "data.data_dir": "d"}
-    assert called["overrides"] == {**options, "task.secret": Text("4")}
-    assert called["output_dir"] == tmp_path
-
-
-# ---- commands and the public functions ------------------------------------------------------------------------------
 
 
 def public_names(function, seen=frozenset()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -25,104 +26,116 @@ def question(index: int, negative: bool) -> dict[str, Any]:
     return {"context": context, "qas": [asked | ({"is_impossible": not has_answer} if negative else {})]}
 
 
-@pytest.fixture
-def files(tmp_path):
-    """Writes SQuAD's JSON: ``files(negative) → (train, dev)``, 24 and 9 questions."""
-
-    def write(negative: bool) -> tuple[Path, Path]:
-        paths = tmp_path / "train.json", tmp_path / "dev.json"
-        for path, count in zip(paths, (24, 9), strict=True):
-            paragraphs = [question(index, negative) for index in range(count)]
+def write_files(folder: Path, negative: bool) -> tuple[Path, Path]:
+    """Writes SQuAD's JSON, where it is not there yet: 24 questions to train on, and 9."""
+    paths = folder / "train.json", folder / "dev.json"
+    for path, count in zip(paths, (24, 9), strict=True):
+        paragraphs = [question(index, negative) for index in range(count)]
+        if not path.exists():
             path.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
-        return paths
+    return paths
 
-    return write
+
+def words(folder: Path, negative: bool, model: Path, *more: object) -> list[object]:
+    """The words of ``bertkit finetune squad`` from files in a folder to its ``run``."""
+    train, dev = write_files(folder, negative)
+    flags = ["--version-2-with-negative"] if negative else []
+    files = ["--train-file", train, "--validation-file", dev, "--output-dir", folder / "run"]
+    return ["finetune", "squad", *flags, *files, "--model", model, *SMALL, *more]
 
 
 @pytest.fixture
-def squad(bertkit, checkpoint, files, tmp_path):
+def squad(bertkit, checkpoint, tmp_path):
     """``bertkit finetune squad`` to ``run``; gives the outcome."""
 
     def run(negative: bool, *more: object, model: Path = checkpoint) -> Any:
-        train, dev = files(negative)
-        flags = ["--version-2-with-negative"] if negative else []
-        return bertkit(
-            "finetune", "squad", *flags, "--train-file", train, "--validation-file", dev, "--model", model,
-            "--output-dir", tmp_path / "run", *SMALL, *more,
-        )  # fmt: skip
+        return bertkit(*words(tmp_path, negative, model, *more))
 
     return run
 
 
-@pytest.mark.parametrize("negative", [False, True])
-def test_train_score_write_and_ask(bertkit, squad, tmp_path, negative):
-    outcome = squad(negative, "--json")
-    assert outcome.code == 0, outcome.err
-    result, out = json.loads(outcome.out), tmp_path / "run"
-    examples = [question(index, negative) for index in range(9)]
-    asked = {row["qas"][0]["id"]: (row["context"], row["qas"][0]["answers"]) for row in examples}
+class Answered:
+    """A run: its folder, its result, and the files that it has written; the context and answers of each question."""
 
-    # The files alone give the scores of the run.
-    predicted = json.loads((out / "predictions.json").read_text())
-    assert predicted.keys() == asked.keys()
-    rows = [{"id": key, "prediction_text": text} for key, text in predicted.items()]
+    def __init__(self, folder: Path, negative: bool, result: dict[str, Any]):
+        self.negative, self.result, self.out, self.dev = negative, result, folder / "run", folder / "dev.json"
+        rows = [question(index, negative) for index in range(9)]
+        self.asked = {row["qas"][0]["id"]: (row["context"], row["qas"][0]["answers"]) for row in rows}
+        self.predicted = json.loads((self.out / "predictions.json").read_text())
+        self.best = json.loads((self.out / "nbest_predictions.json").read_text())
+        odds = self.out / "null_odds.json"
+        self.odds = json.loads(odds.read_text()) if odds.exists() else {}
+        self.threshold = json.loads((self.out / "config.json").read_text())["bertkit_task"]["task"]["predict_threshold"]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["1.1", "2.0"])
+def answered(request, checkpoint, forks, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("answered")
+    command = [forks.folder / "bertkit", *words(folder, request.param, checkpoint, "--json")]
+    done = subprocess.run(list(map(str, command)), env=forks.environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return Answered(folder, request.param, json.loads(done.stdout))
+
+
+def test_the_files_alone_give_the_scores_of_the_run(answered):
+    assert answered.predicted.keys() == answered.asked.keys()
+    rows = [{"id": key, "prediction_text": text} for key, text in answered.predicted.items()]
     references = [
         {"id": key, "answers": {name: [each[name] for each in answers] for name in ("text", "answer_start")}}
-        for key, (_, answers) in asked.items()
+        for key, (_, answers) in answered.asked.items()
     ]
-    if negative:
-        odds = json.loads((out / "null_odds.json").read_text())
-        assert [bool(text) for text in predicted.values()] == [value <= 0 for value in odds.values()]
-        rows = [{**row, "no_answer_probability": odds[row["id"]]} for row in rows]
+    assert bool(answered.odds) == answered.negative
+    if answered.negative:
+        assert [bool(text) for text in answered.predicted.values()] == [odds <= 0 for odds in answered.odds.values()]
+        rows = [{**row, "no_answer_probability": answered.odds[row["id"]]} for row in rows]
         scores = metrics.load("squad_v2").compute(predictions=rows, references=references, no_answer_threshold=0.0)
-        assert result["eval_NoAns_total"] == 4
+        assert answered.result["eval_NoAns_total"] == 4
     else:
-        assert not (out / "null_odds.json").exists()
         scores = metrics.load("squad").compute(predictions=rows, references=references)
-    for name in ("exact", "f1") if negative else ("exact_match", "f1"):
-        assert result[f"eval_{name}"] == pytest.approx(scores[name])
-    best = json.loads((out / "nbest_predictions.json").read_text())
-    assert all(each["text"] in asked[key][0] for key, spans in best.items() for each in spans)
+    for name in ("exact", "f1") if answered.negative else ("exact_match", "f1"):
+        assert answered.result[f"eval_{name}"] == pytest.approx(scores[name])
+    assert all(each["text"] in answered.asked[key][0] for key, spans in answered.best.items() for each in spans)
 
-    # Evaluating and predicting say the same as the run.
-    evaluated = json.loads(bertkit("evaluate", out, "--validation-file", tmp_path / "dev.json", "--json").out)
+
+def test_evaluating_and_predicting_say_the_same_as_the_run(bertkit, answered, tmp_path):
+    evaluated = json.loads(bertkit("evaluate", answered.out, "--validation-file", answered.dev, "--json").out)
     assert evaluated["examples"] == 9
     for name, value in evaluated["metrics"].items():
-        assert result[name] == pytest.approx(value, abs=1e-4), name
-    written = tmp_path / "out.jsonl"
-    assert bertkit("predict", out, "--input", tmp_path / "dev.json", "--output", written).code == 0
-    threshold = json.loads((out / "config.json").read_text())["bertkit_task"]["task"]["predict_threshold"]
-    assert threshold == (result["eval_best_f1_thresh"] if negative else None)
-    for row, (key, (context, _)) in zip(map(json.loads, written.read_text().splitlines()), asked.items(), strict=True):
-        if negative:
+        assert answered.result[name] == pytest.approx(value, abs=1e-4), name
+    written, best = tmp_path / "out.jsonl", answered.best
+    assert bertkit("predict", answered.out, "--input", answered.dev, "--output", written).code == 0
+    assert answered.threshold == (answered.result["eval_best_f1_thresh"] if answered.negative else None)
+    rows = map(json.loads, written.read_text().splitlines())
+    for row, (key, (context, _)) in zip(rows, answered.asked.items(), strict=True):
+        if answered.negative:
             # The best threshold is the value of one of the questions; in another batch its last digits may differ.
-            if abs(odds[key] - threshold) > 1e-5:
-                assert bool(row["answer"]) == (odds[key] < threshold)
+            if abs(answered.odds[key] - answered.threshold) > 1e-5:
+                assert bool(row["answer"]) == (answered.odds[key] < answered.threshold)
             assert 0 <= row["no_answer_probability"] <= 1
         else:
-            assert row["answer"] == predicted[key]
+            assert row["answer"] == answered.predicted[key]
         if row["answer"]:
             assert context[row["start"] : row["end"]] == row["answer"]
             assert row["probability"] == pytest.approx(best[key][best[key][0]["text"] == ""]["probability"], rel=1e-3)
         else:
             assert (row["start"], row["end"]) == (None, None)
 
-    # One context and several questions, at the shell and from Python.
-    farthest = max(odds, key=lambda key: abs(odds[key] - threshold)) if negative else "q2"
-    context = asked[farthest][0]
+
+def test_several_questions_of_one_context(bertkit, answered, tmp_path):
+    """At the shell and from Python."""
+    odds, out = answered.odds, answered.out
+    surest = max(odds, key=lambda key: abs(odds[key] - answered.threshold)) if odds else "q2"
+    context = answered.asked[surest][0]
     (tmp_path / "context.txt").write_text(context)
-    command = ("predict", out, "--question", "good", "--question", "lovely")
-    given = json.loads(bertkit(*command, "--context", context, "--json").out)["predictions"]
-    assert (
-        json.loads(bertkit(*command, "--context-file", tmp_path / "context.txt", "--json").out)["predictions"] == given
-    )
-    assert [row["question"] for row in given] == ["good", "lovely"]
-    python = load(out, device="cpu").predict(question=["good", "lovely"], context=context)
-    assert [{"question": row.pop("question"), **row} and row for row in given] == python
+    found = load(out, device="cpu").predict(question=["good", "lovely"], context=context)
+    expected = [{"question": asked} | row for asked, row in zip(("good", "lovely"), found, strict=True)]
+    for given in (("--context", context), ("--context-file", tmp_path / "context.txt")):
+        outcome = bertkit("predict", out, "--question", "good", "--question", "lovely", *given, "--json")
+        assert json.loads(outcome.out)["predictions"] == expected
     (alone,) = load(out, device="cpu").predict(question="good", context=context)
-    assert alone["probability"] == pytest.approx(python[0]["probability"], rel=1e-4)
+    assert alone["probability"] == pytest.approx(found[0]["probability"], rel=1e-4)
     (line,) = bertkit("predict", out, f"good\t{context}").out.splitlines()
-    assert line.split("\t")[0] == (python[0]["answer"] or "(no answer)")
+    assert line.split("\t")[0] == (found[0]["answer"] or "(no answer)")
 
 
 def test_another_encoder_answers_too(squad, stock_models, tmp_path):
@@ -162,16 +175,13 @@ def test_a_resumed_run_with_nothing_left_to_train_writes_its_predictions_again(s
     assert [file.read_text() for file in files] == written
 
 
-def test_misplaced_answers_and_cut_questions_are_recorded(squad, files, tmp_path, bertkit, checkpoint):
-    train, dev = files(False)
+def test_misplaced_answers_and_cut_questions_are_recorded(squad, tmp_path):
+    train, _ = write_files(tmp_path, False)
     document = json.loads(train.read_text())
     document["data"][0]["paragraphs"][5]["qas"][0]["answers"][0]["answer_start"] += 1
     document["data"][0]["paragraphs"][6]["qas"][0]["question"] = "good bad film story plot is lovely or awful"
     train.write_text(json.dumps(document))
-    outcome = bertkit(
-        "finetune", "squad", "--train-file", train, "--validation-file", dev, "--model", checkpoint, "--output-dir",
-        tmp_path / "run", *SMALL,
-    )  # fmt: skip
+    outcome = squad(False)
     assert outcome.code == 0, outcome.err
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     (note,) = record["data"]["train"]["notes"]
@@ -198,23 +208,18 @@ def test_misplaced_answers_and_cut_questions_are_recorded(squad, files, tmp_path
 )
 def test_wrong_input(squad, tmp_path, arguments, expected):
     outcome = squad(False, *arguments)
-    assert outcome.code == 2, outcome.err
-    assert (outcome.out, "Traceback" in outcome.err) == ("", False)
-    for text in expected:
-        assert text in outcome.err
-    assert not (tmp_path / "run").exists()
+    outcome.refuses(*expected, without=tmp_path / "run")
 
 
-def test_questions_without_answers_are_for_2_0(squad, files, bertkit, checkpoint, tmp_path):
-    train, _ = files(True)
-    outcome = bertkit(
-        "finetune", "squad", "--train-file", train, "--validation-file", train, "--model", checkpoint, "--output-dir",
-        tmp_path / "run", *SMALL,
-    )  # fmt: skip
-    outcome.refuses("(id q1): no answer; give --version-2-with-negative if questions may have none")
-    out = tmp_path / "r"
-    only = bertkit("finetune", "squad", "--train-file", train, "--model", checkpoint, "--output-dir", out, *SMALL)
-    only.refuses("no questions to score; give --validation-file")
+def test_questions_without_answers_are_for_2_0(squad, tmp_path):
+    write_files(tmp_path, True)
+    squad(False).refuses("(id q1): no answer; give --version-2-with-negative if questions may have none")
+
+
+def test_a_validation_set_is_required(bertkit, checkpoint, tmp_path):
+    train, _ = write_files(tmp_path, True)
+    command = ("finetune", "squad", "--train-file", train, "--model", checkpoint, "--output-dir", tmp_path / "run")
+    bertkit(*command, *SMALL).refuses("no questions to score; give --validation-file")
 
 
 def test_wrong_questions(bertkit, fine_tuned):

@@ -63,7 +63,7 @@ def test_a_pipe_is_answered_while_it_waits(classifier):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
-@pytest.mark.parametrize("command", ["predict", pytest.param("embed", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("command", ["predict", "embed"])
 def test_ctrl_c_keeps_whole_rows(classifier, tmp_path, command):
     lines, out = tmp_path / "in.txt", tmp_path / "out.jsonl"
     lines.write_text("".join(f"a good film {number}\n" for number in range(100_000)))

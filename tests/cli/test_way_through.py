@@ -84,8 +84,3 @@ def test_the_whole_way(bertkit, data):
     outcome = bertkit("predict", tuned, "--input", texts, "--output", out)
     assert (outcome.code, outcome.out) == (0, "")
     assert [json.loads(line)["label"] for line in out.read_text().splitlines()] == [row[0] for row in rows]
-
-    again = bertkit(
-        "finetune", "glue", "--task", "sst2", "--model", pretrained, "--data-dir", data, "--output-dir", tuned
-    )
-    again.refuses("already contains")

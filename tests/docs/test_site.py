@@ -95,13 +95,21 @@ def test_links_to_nowhere_fail_the_build(project, tmp_path):
         assert target in re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
 
 
-NAMED_PATH = re.compile(r"`((?:benchmarks|bertkit|docs|recipes|scripts|tests)/[\w./-]+)`([^`|]{0,12}commit)?")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")), *ROOT.glob("benchmarks/*.md")]
+NAMED_PATH = re.compile(r"(?<![\w/.-])(?:benchmarks|bertkit|docs|recipes|scripts|tests)/(?!a/)[\w./-]*\w")
 
 
-@pytest.mark.parametrize(
-    "page", [*sorted(DOCS.rglob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "README.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_named_files_exist(page):
-    """A file that is gone is named with its commit."""
-    named = [path for path, of_commit in NAMED_PATH.findall(page.read_text()) if not of_commit and "/a/" not in path]
-    assert [path for path in named if not (ROOT / path).exists() and not list(ROOT.glob(f"recipes/**/{path}"))] == []
+    """A file that is gone is named with its commit; `bertkit/a/b.py` is an example."""
+    text = page.read_text(encoding="utf-8")
+    for name in NAMED_PATH.finditer(text):
+        exists = (ROOT / name[0]).exists() or any(ROOT.glob(f"recipes/**/{name[0]}"))
+        near = text[max(name.start() - 200, 0) : name.end() + 200]
+        assert exists or re.search(r"of\s+commit [0-9a-f]{7}", near), name[0]
+
+
+def test_every_benchmark_is_named():
+    named = {name for page in PAGES for name in NAMED_PATH.findall(page.read_text(encoding="utf-8"))}
+    for path in ROOT.glob("benchmarks/*.py"):
+        assert f"benchmarks/{path.name}" in named or "__main__" not in path.read_text(encoding="utf-8")

@@ -7,19 +7,12 @@ pytest -m hostile tests/hostile --hostile-case tables:17                    # on
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from .campaign import CASES, Attack, Campaign
 from .materials import Materials
 from .running import Runner
-
-SECONDS = 160.0  # of all families, by default; fast machines need less for `CASES` of each
-FAMILIES = ("checkpoints", "disks", "environment", "recipes", "resume", "signals", "stores", "tables", "together")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,27 +29,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Materials]:
     materials = Materials(folder, Runner(folder / "home"))
     yield materials
     materials.close()
-
-
-@pytest.fixture
-def hostile(
-    request: pytest.FixtureRequest, made: Materials, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> Callable[[str, Attack], None]:
-    """``hostile(family, attack)``: runs the cases that the options ask for."""
-    option = request.config.getoption
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    seconds = (option("--hostile-seconds") or SECONDS) * min(workers, os.cpu_count() or 1) / len(FAMILIES)
-    most = math.inf if option("--hostile-seconds") else CASES
-
-    def run(family: str, attack: Attack) -> None:
-        assert family in FAMILIES
-        wanted, _, number = (option("--hostile-case") or family).partition(":")
-        if wanted != family:
-            pytest.skip("--hostile-case names another family")
-        only = int(number) if number else None
-        Campaign(option("--hostile-seed"), seconds, most, only, tmp_path, made, record_property).run(family, attack)
-
-    return run
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

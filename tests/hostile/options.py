@@ -19,13 +19,14 @@ from transformers import TrainerCallback
 import bertkit
 from bertkit.cli.app import main
 
+from .materials import WORDS
+
 VALUES = ("0", "-1", ".nan", ".inf", "1e18", "word")
 LIMIT = 60  # seconds of a run; most take less than one
 STEPS = 2
 # Options with names that only an evaluation can know: they are refused when the first one is done.
 KNOWN_LATE = ("metric_for_best_model",)
 
-_WORDS = "the cat dog sees likes a small old red house tree river near under and".split()
 _OF_RUN = {"train.max_steps": str(STEPS), "train.global_train_batch_size": "4", "train.logging_steps": "1"}
 _OF_RUN |= {"train.warmup_steps": "0", "data.max_seq_length": "16", "placement.device": "cpu"}
 _OF_RUN |= {"placement.mixed_precision": "no", "placement.preprocessing_num_workers": "1"}
@@ -55,7 +56,7 @@ class Walk:
 
     def __post_init__(self) -> None:
         rng = random.Random(0)
-        texts = [" ".join(rng.choices(_WORDS, k=5)) for _ in range(24)]
+        texts = [" ".join(rng.choices(WORDS, k=5)) for _ in range(24)]
         rows = [f"{text},{('bad', 'good')[number % 2]}\n" for number, text in enumerate(texts)]
         (self.folder / "rows.csv").write_text("text,label\n" + "".join(rows))
         documents = [

@@ -7,12 +7,13 @@ import json
 import sys
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tqdm import tqdm
 
 from bertkit.inference.ner import highlight_spans
-from bertkit.runtime.progress import Bar, end_bars, printable, say, without_repetitions, wrapped
+from bertkit.runtime.progress import Bar, end_bars, printable, say, wants_colours, without_repetitions, wrapped
 from bertkit.tasks.ner.spans import Span
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\x1b\x9b\x07\x7f\r\b"))
@@ -71,6 +72,17 @@ def test_continued_lines_keep_their_indentation_and_numbers_their_unit(monkeypat
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("", True), ("1", False)])
+def test_colours_are_for_a_terminal_that_wants_them(monkeypatch, no_color, coloured):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert wants_colours() is coloured
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert not wants_colours()
 
 
 def test_ended_bars_are_not_drawn_again(capsys):

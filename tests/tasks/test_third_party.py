@@ -67,7 +67,7 @@ def bertkit() -> Run:
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("levels") / "levels.csv"
     rows = [f"the {noun} is {text},{level}" for noun in ("film", "plot") for level, text in LEVELS.items()]
-    path.write_text("\n".join(["text,level", *rows * 6]) + "\n")
+    path.write_text("\n".join(["text,grade", *rows * 6]) + "\n")
     return path
 
 
@@ -75,8 +75,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(bertkit: Run, checkpoint: Path, table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("third") / "run"
     sizes = ("--max-steps", 4, "--global-train-batch-size", 8, "--max-seq-length", 12, "--placement", "cpu")
-    files = ("--train-file", table, "--test-file", table)
-    done = bertkit("finetune", "reading-level", "--model", checkpoint, "--output-dir", out, *files, *sizes)
+    data = ("--train-file", table, "--test-file", table, "--level-column", "grade")
+    done = bertkit("finetune", "reading-level", "--model", checkpoint, "--output-dir", out, *data, *sizes)
     assert re.search(r"^within_one \d\.\d+.* on \d+ examples\.$", done.stdout, re.M)  # the verdict
     assert "chosen: learning rate 0.0002 for a hidden size of " in done.stderr
     return out
@@ -86,7 +86,7 @@ def trained(bertkit: Run, checkpoint: Path, table: Path, tmp_path_factory: pytes
 def test_the_task_learns_from_its_data_and_is_kept_in_the_checkpoint(trained):
     config = json.loads((trained / "config.json").read_text())
     assert config["bertkit_task"]["kind"] == "reading_level"
-    assert config["bertkit_task"]["task"] == {"column": "level", "levels": 4}
+    assert config["bertkit_task"]["task"] == {"column": "grade", "levels": 4}
     assert config["bertkit_task"]["data"]["max_seq_length"] == 12
     assert list(config["id2label"].values()) == ["level 1", "level 2", "level 3", "level 4"]
     assert len((trained / "predictions.jsonl").read_text().splitlines()) == 48
@@ -190,7 +190,9 @@ def test_help_names_the_task_and_imports_nothing_of_it(bertkit, tmp_path):
     shown = bertkit("finetune", "reading-level", "--help").stdout
     assert "Usage: " in shown
     assert "reading_level, a task of the package acme-levels 1.0" in shown
-    assert all(option in shown for option in ("--train-file", "--set", "--learning-rate", "--output-dir"))
+    options = set(re.findall(r"^  (--[a-z-]+)", shown, re.M))
+    assert {"--level-column", "--train-file", "--set", "--learning-rate", "--output-dir"} <= options
+    assert not {"--column", "--levels"} & options  # a setting has the flag that it names, and none without help
 
 
 @pytest.mark.slow

@@ -116,9 +116,11 @@ def test_a_finished_run_trains_no_step(train):
 
 
 def test_more_steps_on_resumption_are_trained(train):
-    train("run", {**BY_STEPS, "train.max_steps": 5})
-    out = train("run", {**BY_STEPS, "train.max_steps": 7}, resume=True)
-    assert json.loads((out / "run.json").read_text())["steps"] == 7
+    out = train("run", {**BY_STEPS, "train.max_steps": 5})
+    assert json.loads((out / "run.json").read_text())["resumed_from_step"] is None
+    train("run", {**BY_STEPS, "train.max_steps": 7}, resume=True)
+    record = json.loads((out / "run.json").read_text())
+    assert (record["steps"], record["resumed_from_step"]) == (7, 5)
 
 
 def test_other_steps_between_logs_and_checkpoints_on_resumption_are_used(train):

@@ -48,7 +48,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         around = " ".join(generator.choice(_WORDS, 4))
         topics = {"bad": "plot", "good": "cast", "lovely": "cast|plot"}[word]
         rows.append(f"{around} {word},the {word} film,{word},{number % 3 + 0.25 * (number % 2)},{topics}")
-    path = tmp_path_factory.mktemp("tables") / "reviews.csv"
+    path = tmp_path_factory.mktemp("tables") / "my reviews.csv"
     path.write_text("\n".join(rows) + "\n")
     return path
 

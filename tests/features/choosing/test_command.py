@@ -5,17 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 
-import pytest
-
-
-@pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "my reviews.csv"
-    texts = [("a good film", "good"), ("an awful film", "bad"), ("a lovely plot", "good"), ("the bad plot", "bad")]
-    rows = [f"{text} {number},{label}" for number in range(5) for text, label in texts]
-    path.write_text("text,label\n" + "\n".join(rows) + "\n")
-    return path
-
 
 def test_tables_fit_a_terminal_and_the_command_runs(bertkit, checkpoint, fine_tuned, table, tmp_path):
     done = bertkit("choose", "--models", checkpoint, fine_tuned("film"), "--train-file", table)
@@ -44,8 +33,6 @@ def test_json_is_one_object(bertkit, checkpoint, table):
 def test_wrong_input_is_one_message(bertkit, checkpoint, table):
     for arguments, message in (
         ((), "Missing option '--models'"),
-        (("--models", checkpoint, "--train-file", table, "--folds", 1), "--folds"),
-        (("--models", checkpoint, "--train-file", table, "--task", "squad/v1"), "has no linear head"),
         (("--models", checkpoint, "nothing-here/", "--train-file", table), "nothing-here"),
     ):
         bertkit("choose", *arguments).refuses(message)

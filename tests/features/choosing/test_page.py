@@ -48,7 +48,7 @@ def test_each_axis_of_perplexities_has_a_tick(choice, low, high):
     assert 1 <= drawing.count('text-anchor="middle"') <= 7
 
 
-def test_texts_alone_have_no_scores(checkpoint, headless, tmp_path):
+def test_texts_alone_have_no_scores(headless, tmp_path):
     (tmp_path / "texts.txt").write_text("a good <film>\n\nthe plot\n")
     page = tmp_path / "page.html"
     choice = bertkit.choose([headless], texts=tmp_path / "texts.txt", output=page)

@@ -10,11 +10,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from bertkit import finetune
+from bertkit.features.reporting.reported import Chart
 from bertkit.training.runs.record import Run
 
 HOSTILE = "<script>alert(1)</script>"
+"""A label and a text that would run if it were not escaped."""
+
 QUICK = {
     "data.max_seq_length": 24,
     "train.max_steps": 6,
@@ -83,21 +88,16 @@ class Page(HTMLParser):
             self.tiles[self._term] = data
 
 
-@pytest.fixture(scope="session")
-def page() -> type[Page]:
-    """The class `Page`."""
-    return Page
+def drawn(chart: Chart) -> Axes:
+    """The axes of a chart."""
+    axes = Figure().subplots()
+    chart.draw(axes)
+    return axes
 
 
 @pytest.fixture(autouse=True)
 def without_reports() -> None:
     """Overrides the fixture that turns reports off."""
-
-
-@pytest.fixture(scope="session")
-def hostile() -> str:
-    """A label and a text that would run if it were not escaped."""
-    return HOSTILE
 
 
 @pytest.fixture(scope="session")

@@ -11,19 +11,10 @@ import pytest
 
 from bertkit import finetune, pretrain, report
 from tests import conftest
+from tests.features.reporting.conftest import HOSTILE
 
 pytestmark = pytest.mark.browser
 WIDTHS = (400, 1600)
-SHORT = {
-    "train.max_steps": 6,
-    "train.logging_steps": 2,
-    "train.eval_strategy": "no",
-    "train.save_strategy": "no",
-    "train.load_best_model_at_end": False,
-    "train.global_train_batch_size": 8,
-    "placement.device": "cpu",
-    "placement.mixed_precision": "no",
-}
 
 
 def opened(browser: Any, path: Path, width: int) -> Any:
@@ -36,10 +27,10 @@ def opened(browser: Any, path: Path, width: int) -> Any:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_hostile_labels_and_texts_do_no_harm(browser, hostile_run, hostile, width):
+def test_hostile_labels_and_texts_do_no_harm(browser, hostile_run, width):
     page = opened(browser, hostile_run.output_dir / "report.html", width)
     assert page.locator("h1").inner_text() == "run"
-    assert page.locator("th[scope=row]", has_text=hostile).count() >= 1
+    assert page.locator("th[scope=row]", has_text=HOSTILE).count() >= 1
     page.close()
 
 
@@ -117,11 +108,11 @@ TABLES: dict[str, tuple[str, list[dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_reports_of_other_kinds_fit(browser, checkpoint, tmp_path, kind):
+def test_reports_of_other_kinds_fit(browser, checkpoint, tmp_path, quick, kind):
     recipe, rows = TABLES[kind]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    values = {**SHORT, **{f"data.{name}_file": str(tmp_path / "rows.jsonl") for name in ("train", "validation")}}
-    values |= {"data.max_seq_length": 32}
+    values = {**quick, **{f"data.{name}_file": str(tmp_path / "rows.jsonl") for name in ("train", "validation")}}
+    values |= {"data.max_seq_length": 32, "train.logging_steps": 1}
     values |= {"data.doc_stride": 8, "data.max_query_length": 8} if kind == "answers" else {}
     run = finetune(recipe, model=str(checkpoint), output_dir=tmp_path / "run", overrides=values)
     for width in WIDTHS:
@@ -132,13 +123,18 @@ def test_reports_of_other_kinds_fit(browser, checkpoint, tmp_path, kind):
         page.close()
 
 
-def test_a_report_of_pretraining(browser, tmp_path):
+def test_a_report_of_pretraining(browser, tmp_path, quick):
     (tmp_path / "corpus.txt").write_text("\n\n".join(f"{text}. ".capitalize() * 9 for text in TEXTS))
     sizes = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
-    values = {key: value for key, value in SHORT.items() if "load_best" not in key and "eval" not in key}
+    values = {key: value for key, value in quick.items() if "load_best" not in key}
     values |= {f"model.{name}": value for name, value in sizes.items()}
     values |= {"data.vocab_size": 60, "data.phases": {32: 0.5, 64: 0.5}, "data.max_seq_length": 64}
-    values |= {"data.document_separator": "blank-line", "train.eval_strategy": "steps", "train.eval_steps": 2}
+    values |= {
+        "data.document_separator": "blank-line",
+        "train.eval_strategy": "steps",
+        "train.eval_steps": 1,
+        "train.logging_steps": 1,
+    }
     run = pretrain(corpus=[tmp_path / "corpus.txt"], output_dir=tmp_path / "run", overrides=values)
     for width in WIDTHS:
         page = opened(browser, run.output_dir / "report.html", width)

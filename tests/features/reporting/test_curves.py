@@ -6,16 +6,9 @@ import math
 import re
 
 import pytest
-from matplotlib.figure import Figure
 
 from bertkit.features.reporting.charts import curve_section, not_finite, overlay_curves, throughput
-
-
-def drawn(chart):
-    """The axes of a chart."""
-    axes = Figure().subplots()
-    chart.draw(axes)
-    return axes
+from tests.features.reporting.conftest import drawn
 
 
 def charts(history, main=None):

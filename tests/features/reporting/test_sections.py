@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from bertkit import metrics
 from bertkit.features.reporting.classification import class_sections, regression_sections
@@ -12,17 +11,11 @@ from bertkit.features.reporting.ner import entity_sections, known_texts, span_mi
 from bertkit.features.reporting.question_answering import answer_mistakes, question_sections, threshold_curve
 from bertkit.features.reporting.reported import Mark, pieces
 from bertkit.tasks.question_answering.decoding import Decoded, Span
+from tests.features.reporting.conftest import drawn
 
 WORDS = [["Ada", "Lovelace", "in", "London"], ["the", "Times", "of", "Paris"], ["nothing", "here"]]
 TRUE = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "I-ORG", "O", "B-LOC"], ["O", "O"]]
 OWN = [["B-PER", "O", "O", "B-LOC"], ["O", "B-ORG", "O", "B-ORG"], ["B-LOC", "O"]]
-
-
-def drawn(chart):
-    """The axes of a chart."""
-    axes = Figure().subplots()
-    chart.draw(axes)
-    return axes
 
 
 def parts(sections):

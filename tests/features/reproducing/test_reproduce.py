@@ -10,14 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-import bertkit
-from bertkit import BertConfig
-from bertkit.cli.app import app
+from bertkit import BertConfig, reproduce
 from bertkit.features.grids.results import GridResults, SettingResult
 from bertkit.features.reproducing.paper import paper_table
-from bertkit.features.reproducing.reproduce import reproduce
 from bertkit.features.reproducing.scores import Reproduction, average_of, candidate_of, reproduction_table, row_of
 from bertkit.runtime.errors import BertkitError
 
@@ -205,7 +201,7 @@ def test_all_models_of_a_table_stand_beside_another_size(configured, scored):
 def test_a_table_is_run_written_and_continued(checkpoint, data, tmp_path, quick):
     def run(max_steps=1):
         out = tmp_path / "out"
-        return bertkit.reproduce(
+        return reproduce(
             "table-1", model=str(checkpoint), data_dir=data, tasks=["rte", "cola"], seeds=2, output_dir=out,
             overrides={**quick, "train.max_steps": max_steps},
         )  # fmt: skip
@@ -290,18 +286,14 @@ def test_checkpoints_of_one_folder_and_other_files_are_refused(configured, names
 
 
 @pytest.mark.slow
-def test_the_command_prints_the_table(checkpoint, data, tmp_path, quick):
+def test_the_command_prints_the_table(bertkit, checkpoint, data, tmp_path, quick):
     settings = [part for key, value in quick.items() for part in ("--set", f"{key}={value}")]
     command = ["reproduce", "table-1", "--model", checkpoint, "--data-dir", data, "--tasks", "rte,mrpc", "--seeds", 1]
     command += ["--output-dir", tmp_path / "out", *settings]
-    arguments = [str(each) for each in command]
-    outcome = CliRunner().invoke(app, arguments)
-    assert outcome.exit_code == 0, outcome.output
-    assert "Table 1 of the BERT paper (page 4176, section 4.1): GLUE, in per cent" in outcome.stdout
-    assert "MRPC: not run: no MRPC/train.tsv" in outcome.stdout
-    assert [row["row"] for row in json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["rows"]] == [
-        "MRPC",
-        "RTE",
-    ]
-    rows = list(csv.DictReader(io.StringIO(CliRunner().invoke(app, [*arguments, "--format", "csv"]).stdout)))
+    outcome = bertkit(*command)
+    assert outcome.code == 0, outcome.err
+    assert "Table 1 of the BERT paper (page 4176, section 4.1): GLUE, in per cent" in outcome.out
+    assert "MRPC: not run: no MRPC/train.tsv" in outcome.out
+    assert [row["row"] for row in json.loads(bertkit(*command, "--json").out)["rows"]] == ["MRPC", "RTE"]
+    rows = list(csv.DictReader(io.StringIO(bertkit(*command, "--format", "csv").out)))
     assert [(row["row"], row["n"], row["device"] != "") for row in rows] == [("MRPC", "0", False), ("RTE", "1", True)]

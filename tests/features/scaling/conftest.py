@@ -21,7 +21,19 @@ def texts(count, seed):
 @pytest.fixture(autouse=True)
 def one_core(monkeypatch):
     """Keeps the work of calls that do not say otherwise in this process, which is quicker for a few rows."""
-    monkeypatch.setattr("bertkit.features.scaling.folders.usable_cores", lambda: 1)
+    for module in ("features.scaling.folders", "data.corpus.store.units"):
+        monkeypatch.setattr(f"bertkit.{module}.usable_cores", lambda: 1)
+
+
+@pytest.fixture
+def film(fine_tuned):
+    """A classifier of three classes."""
+    return fine_tuned("film")
+
+
+def lines(path):
+    """The objects of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture(scope="session")

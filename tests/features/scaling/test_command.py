@@ -7,13 +7,6 @@ import json
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def one_core(monkeypatch):
-    """Keeps the work in this process; tests/features/scaling and tests/data/corpus/store have the processes."""
-    for module in ("features.scaling.folders", "data.corpus.store.units"):
-        monkeypatch.setattr(f"bertkit.{module}.usable_cores", lambda: 1)
-
-
 @pytest.fixture
 def texts(tmp_path):
     folder = tmp_path / "in"
@@ -46,6 +39,7 @@ def test_embed_writes_a_folder(bertkit, checkpoint, texts, tmp_path):
         (["predict", "--output-dir", "out", "--input", "-"], "with --input"),
         (["embed", "a text"], "give --output FILE, or --output-dir DIR"),
         (["embed", "--output", "a.npz", "--workers", "2", "a text"], "--workers: is for --output-dir"),
+        (["predict", "--part", "", "a text"], "--part: is for --output-dir"),
         (["predict", "--input", "."], "is a folder; give --per-file"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Folders in, folders out: rows in order with their columns, finished shards kept, changed commands refused."""
+"""Folders in, folders out: rows in order with their columns, bad rows apart, files of every kind."""
 
 from __future__ import annotations
 
@@ -14,23 +14,13 @@ import pytest
 from bertkit.cli.texts import Texts
 from bertkit.features.scaling.command import Folder
 from bertkit.features.scaling.folders import embed_folder, predict_folder
-from bertkit.features.scaling.output import OutputFolder
 from bertkit.runtime.errors import BertkitError, DataError, OutputError, PlacementError, RecipeError
-from bertkit.runtime.locks import RunLock
 from bertkit.runtime.placement.processes import Workers
-
-
-@pytest.fixture
-def film(fine_tuned):
-    return fine_tuned("film")
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+from tests.features.scaling.conftest import lines
 
 
 def test_rows_keep_their_order_and_columns(corpus, film, tmp_path):
-    found = predict_folder(film, str(corpus), str(tmp_path / "out"), shard_rows=8)
+    found = predict_folder(film, corpus, tmp_path / "out", shard_rows=8)
     assert (found.files, found.shards, found.computed, found.rows, found.rejected) == (4, 12, 12, 80, 0)
     for name, letter in (("b.csv", "b"), ("part/c.jsonl", "c"), ("part/d.parquet", "d")):
         rows = [row for number in range(3) for row in lines(tmp_path / "out" / f"{name}.{number:06d}.jsonl")]
@@ -45,7 +35,7 @@ def test_predictions_of_predictions_keep_all_columns(film, tmp_path):
     (tmp_path / "in" / "x.csv").write_text("text,label,input_label\na film,gold,older\n")
     found = []
     for number in range(2):
-        predict_folder(film, str(tmp_path / ("out0" if number else "in")), str(tmp_path / f"out{number}"))
+        predict_folder(film, tmp_path / ("out0" if number else "in"), tmp_path / f"out{number}")
         (row,) = [row for path in (tmp_path / f"out{number}").glob("x.csv*.jsonl") for row in lines(path)]
         found.append(row)
     first, second = found
@@ -57,39 +47,13 @@ def test_predictions_of_predictions_keep_all_columns(film, tmp_path):
 def test_a_table_gives_the_stream_s_predictions(corpus, film, tmp_path):
     from bertkit.inference.files import predict_stream
 
-    predict_folder(film, str(corpus / "part" / "c.jsonl"), str(tmp_path / "out"))
+    predict_folder(film, corpus / "part" / "c.jsonl", tmp_path / "out")
     (block,) = predict_stream(film, input_file=corpus / "part" / "c.jsonl")
     rows = lines(tmp_path / "out" / "c.jsonl.000000.jsonl")
     assert [row["label"] for row in rows] == [row["label"] for row in block.rows]
     np.testing.assert_allclose(
         [row["probability"] for row in rows], [row["probability"] for row in block.rows], rtol=1e-5
     )
-
-
-def test_a_repeated_command_computes_what_is_missing_only(corpus, film, tmp_path, contents):
-    out = tmp_path / "out"
-    predict_folder(film, str(corpus), str(out), shard_rows=8)
-    before = contents(out)
-    times = {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")}
-    lost = out / "part" / "c.jsonl.000001.jsonl"
-    lost.unlink()
-    assert predict_folder(film, str(corpus), str(out), shard_rows=8).computed == 1
-    assert contents(out) == before
-    assert {path for path in times if path.stat().st_mtime_ns != times[path]} == {lost}
-
-
-def test_a_changed_command_is_refused(corpus, film, fine_tuned, tmp_path):
-    out = str(tmp_path / "out")
-    predict_folder(film, str(corpus), out, shard_rows=8)
-    with pytest.raises(OutputError, match="shard_rows was 8 and is 9"):
-        predict_folder(film, str(corpus), out, shard_rows=9)
-    with pytest.raises(OutputError, match="checkpoint was"):
-        predict_folder(fine_tuned("threshold"), str(corpus), out, shard_rows=8)
-    with pytest.raises(OutputError, match="command was 'predict' and is 'embed'"):
-        embed_folder(film, str(corpus), out, shard_rows=8)
-    (corpus / "f.txt").write_text("a\n")
-    with pytest.raises(OutputError, match=r"the input f\.txt is new"):
-        predict_folder(film, str(corpus), out, shard_rows=8)
 
 
 @pytest.mark.parametrize("protocol", ["", "file://"])
@@ -101,7 +65,7 @@ def test_the_output_may_lie_in_the_input(corpus, film, protocol):
 def test_the_output_may_lie_in_the_checkpoint(corpus, film, tmp_path):
     run = shutil.copytree(film, tmp_path / "run")
     for computed in (12, 0):
-        assert predict_folder(run, str(corpus), str(run / "labels"), shard_rows=8).computed == computed
+        assert predict_folder(run, corpus, run / "labels", shard_rows=8).computed == computed
 
 
 @pytest.mark.parametrize(
@@ -109,6 +73,9 @@ def test_the_output_may_lie_in_the_checkpoint(corpus, film, tmp_path):
     [
         ({"text_columns": ["review"]}, "no column 'review'"),
         ({"shard_rows": 2.5}, "--shard-rows 2.5: expected an integer of at least 1"),
+        ({"shard_rows": 0}, "--shard-rows 0: expected"),
+        ({"input": ""}, "--input ''"),
+        ({"output_dir": ""}, "--output-dir ''"),
         ({"workers": 2}, r"workers: expected a Workers, such as Workers\(number=2\), got 2"),
         ({"output_format": "csv"}, "--output-format csv: is not one of jsonl, parquet"),
         ({"on_error": "ignore"}, "--on-error ignore: is not one of stop, skip"),
@@ -116,14 +83,8 @@ def test_the_output_may_lie_in_the_checkpoint(corpus, film, tmp_path):
 )
 def test_a_refused_command_leaves_the_folder_to_the_mended_one(corpus, film, tmp_path, wrong, message):
     with pytest.raises(BertkitError, match=message):
-        predict_folder(film, str(corpus), str(tmp_path / "out"), **wrong)
-    assert predict_folder(film, str(corpus), str(tmp_path / "out")).rows == 80
-
-
-def test_rows_of_a_shard_and_places_are_checked(corpus, film, tmp_path):
-    for given, rows, message in ((corpus, 0, "--shard-rows 0"), ("", 8, "--input ''"), (corpus, 8, "--output-dir ''")):
-        with pytest.raises(RecipeError, match=message):
-            embed_folder(film, given, "" if "output" in message else tmp_path / "out", shard_rows=rows)
+        predict_folder(film, **{"input": corpus, "output_dir": tmp_path / "out", **wrong})
+    assert predict_folder(film, corpus, tmp_path / "out").rows == 80
 
 
 def test_lines_of_a_folder_are_texts_on_request(film, tmp_path):
@@ -141,35 +102,35 @@ def test_a_folder_with_other_files_is_refused(corpus, film, tmp_path):
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "mine.txt").write_text("a")
     with pytest.raises(OutputError, match=r"other files, such as .*mine\.txt"):
-        predict_folder(film, str(corpus / "b.csv"), str(tmp_path / "used"))
+        predict_folder(film, corpus / "b.csv", tmp_path / "used")
     with pytest.raises(OutputError, match="holds the input"):
-        predict_folder(film, str(corpus), str(corpus))
+        predict_folder(film, corpus, corpus)
     (tmp_path / "odd" / "command.json").mkdir(parents=True)
     with pytest.raises(OutputError, match=r"command\.json: cannot be read: .*Is a directory"):
-        predict_folder(film, str(corpus), str(tmp_path / "odd"))
+        predict_folder(film, corpus, tmp_path / "odd")
 
 
 BAD = '{"id": 1, "text": "a film"}\n{"id": 2}\n{"id": 3, "text": 5}\nno json\n{"id": 5, "text": "a plot"}\n'
 
 
 def test_rows_of_folds_decide_what_is_answered(corpus, film, tmp_path, capsys):
-    run, path = tmp_path / "run", str(corpus / "part" / "c.jsonl")
+    run, path = tmp_path / "run", corpus / "part" / "c.jsonl"
     shutil.copytree(film, run)
-    predict_folder(run, path, str(tmp_path / "plain"))
+    predict_folder(run, path, tmp_path / "plain")
     plain = lines(tmp_path / "plain" / "c.jsonl.000000.jsonl")
     one, other = sorted(row["probability"] for row in plain)[9:11]
     rows = [{"gold": "bad", "label": "bad", "probability": other}] * 80
     rows += [{"gold": "bad", "label": "fair", "probability": one}] * 40
     (run / "out_of_fold.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    predict_folder(run, path, str(tmp_path / "out"), max_error=0.05)
+    predict_folder(run, path, tmp_path / "out", max_error=0.05)
     best = [{**row, "best_label": row["label"]} for row in plain]
     kept = [row if row["probability"] > one else {**row, "label": "unsure"} for row in best]
     assert lines(tmp_path / "out" / "c.jsonl.000000.jsonl") == kept
     assert "80 of the 120 rows that models of folds scored" in capsys.readouterr().err
     for _ in range(2):  # classes that are never answered are the same for the second command, which has nothing to do
-        predict_folder(run, path, str(tmp_path / "classes"), max_error=0.05, by_class=True)
+        predict_folder(run, path, tmp_path / "classes", max_error=0.05, by_class=True)
     with pytest.raises(RecipeError, match="do not support it"):
-        predict_folder(run, path, str(tmp_path / "none"), max_error=0.01)
+        predict_folder(run, path, tmp_path / "none", max_error=0.01)
     assert not (tmp_path / "none").exists()
 
 
@@ -177,13 +138,13 @@ def test_bad_rows_are_skipped_with_their_reasons(film, fine_tuned, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.jsonl").write_text(BAD)
     out = tmp_path / "out"
-    found = predict_folder(film, str(tmp_path / "in"), str(out), on_error="skip", shard_rows=3)
+    found = predict_folder(film, tmp_path / "in", out, on_error="skip", shard_rows=3)
     assert (found.rows, found.rejected) == (2, 3)
     assert [row["id"] for number in (0, 1) for row in lines(out / f"x.jsonl.{number:06d}.jsonl")] == [1, 5]
     rejected = [row for number in (0, 1) for row in lines(out / "rejected" / f"x.jsonl.{number:06d}.rejected.jsonl")]
     assert [(row["file"], row["row"], row["line"]) for row in rejected] == [("x.jsonl", at, at) for at in (2, 3, 4)]
     assert all("x.jsonl" not in row["reason"] for row in rejected)
-    again = predict_folder(film, str(tmp_path / "in"), str(out), on_error="skip", shard_rows=3)
+    again = predict_folder(film, tmp_path / "in", out, on_error="skip", shard_rows=3)
     assert (again.computed, again.rows, again.rejected) == (0, 2, 3)
     (tmp_path / "y.jsonl").write_text('{"question": "a", "context": "b"}\n{"id": 1}\n')
     predict_folder(fine_tuned("answers"), tmp_path / "y.jsonl", tmp_path / "two", on_error="skip")
@@ -194,141 +155,46 @@ def test_bad_rows_are_skipped_with_their_reasons(film, fine_tuned, tmp_path):
 def test_a_bad_row_stops_the_run(film, tmp_path):
     (tmp_path / "x.jsonl").write_text(BAD)
     with pytest.raises(DataError, match=r"x\.jsonl, line 2: no value for 'text'"):
-        predict_folder(film, str(tmp_path / "x.jsonl"), str(tmp_path / "out"), shard_rows=2)
-    found = predict_folder(film, str(tmp_path / "x.jsonl"), str(tmp_path / "out"), shard_rows=2, on_error="skip")
+        predict_folder(film, tmp_path / "x.jsonl", tmp_path / "out", shard_rows=2)
+    found = predict_folder(film, tmp_path / "x.jsonl", tmp_path / "out", shard_rows=2, on_error="skip")
     assert (found.rows, found.rejected) == (2, 3)
 
 
 def test_a_shard_without_readable_rows_is_finished(film, tmp_path):
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n1\n2\n')
     for computed in (2, 0):
-        found = predict_folder(film, str(tmp_path / "x.jsonl"), str(tmp_path / "out"), on_error="skip", shard_rows=2)
+        found = predict_folder(film, tmp_path / "x.jsonl", tmp_path / "out", on_error="skip", shard_rows=2)
         assert (found.computed, found.rows, found.rejected) == (computed, 1, 2)
     (tmp_path / "y.jsonl").write_text("1\n")
     with pytest.raises(DataError, match="every row was rejected, 1 in all"):
-        predict_folder(film, str(tmp_path / "y.jsonl"), str(tmp_path / "out y"), on_error="skip")
+        predict_folder(film, tmp_path / "y.jsonl", tmp_path / "out y", on_error="skip")
 
 
 def test_an_input_folder_may_be_named_rejected(film, tmp_path):
     """No row loses its result to the rejected rows of another file."""
-    given, out = tmp_path / "in", str(tmp_path / "out")
+    given, out = tmp_path / "in", tmp_path / "out"
     (given / "rejected").mkdir(parents=True)
     (given / "x.jsonl").write_text('{"text": "a"}\n1\n')
     for name in ("x.jsonl", "x.jsonl.000000.jsonl", "x.jsonl.000000.rejected.jsonl"):
         (given / "rejected" / name).write_text('{"text": "a"}\n{"text": "b"}\n')
     for computed in (4, 0):
-        found = predict_folder(film, str(given), out, on_error="skip")
+        found = predict_folder(film, given, out, on_error="skip")
         assert (found.computed, found.rows, found.rejected) == (computed, 7, 1)
     results = [path for path in (tmp_path / "out").rglob("*.jsonl") if not path.name.endswith("rejected.jsonl")]
     assert sum(len(lines(path)) for path in results) == 7
 
 
-@pytest.mark.parametrize("damage", ["cut", "emptied", "other"])
-@pytest.mark.parametrize("name", ["x.jsonl.000000.jsonl", "rejected/x.jsonl.000000.rejected.jsonl"])
-def test_changed_results_are_computed_again(film, tmp_path, contents, capsys, damage, name):
-    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n5\n6\n' * 2)
-    out = tmp_path / "out"
-    predict_folder(film, str(tmp_path / "x.jsonl"), str(out), on_error="skip", shard_rows=4)
-    before = contents(out)
-    kept = (out / "x.jsonl.000001.jsonl").stat()
-    data = before[name]
-    changed = {"cut": data[: len(data) // 2 + 1], "emptied": b"", "other": data[:-4] + b"~" + data[-3:]}[damage]
-    (out / name).write_bytes(changed)
-    capsys.readouterr()
-    found = predict_folder(film, str(tmp_path / "x.jsonl"), str(out), on_error="skip", shard_rows=4)
-    assert (found.computed, found.rows, found.rejected) == (1, 4, 4)
-    assert contents(out) == before
-    assert (out / "x.jsonl.000001.jsonl").stat() == kept
-    assert "the results of 1 shard have changed; they are computed again" in capsys.readouterr().err
-
-
-def test_changed_results_are_known_after_an_interruption(film, tmp_path, contents, monkeypatch):
-    """A run that is stopped before it has computed them again does not leave them without a record, as complete."""
-    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n' * 2)
-    out = tmp_path / "out"
-    predict_folder(film, str(tmp_path / "x.jsonl"), str(out), shard_rows=2)
-    before = contents(out)
-    (out / "x.jsonl.000001.jsonl").write_text('{"text": "cut"}\n')
-
-    def interrupt(self, shard):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("bertkit.features.scaling.folders.Computer.compute", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            predict_folder(film, str(tmp_path / "x.jsonl"), str(out), shard_rows=2)
-    assert predict_folder(film, str(tmp_path / "x.jsonl"), str(out), shard_rows=2).computed == 1
-    assert contents(out) == before
-
-
-def test_a_changed_file_behind_a_link_is_seen(film, tmp_path):
-    file, given = tmp_path / "x.csv", tmp_path / "in"
-    given.mkdir()
-    (given / "x.csv").symlink_to(file)
-    file.write_text("text\na good film\n")
-    predict_folder(film, str(given), str(tmp_path / "out"))
-    file.write_text("text\na poor film\n")
-    os.utime(file, (1, 1))
-    with pytest.raises(OutputError, match=r"the input x\.csv has changed"):
-        predict_folder(film, str(given), str(tmp_path / "out"))
-
-
-def test_cut_results_at_a_url_are_computed_again(corpus, film):
-    import fsspec
-
-    memory = fsspec.filesystem("memory")
-    given = (film, str(corpus / "b.csv"), "memory://changed/out")
-    predict_folder(*given, shard_rows=8)
-    whole = memory.cat_file("/changed/out/b.csv.000001.jsonl")
-    memory.pipe_file("/changed/out/b.csv.000001.jsonl", whole[:-9])
-    assert predict_folder(*given, shard_rows=8).computed == 1
-    assert memory.cat_file("/changed/out/b.csv.000001.jsonl") == whole
-    memory.rm("/changed", recursive=True)
-
-
-def test_results_without_a_record_are_complete(corpus, film, tmp_path, contents):
-    """Those of a run that was killed before it wrote the record."""
-    (corpus / "x.jsonl").write_text(BAD)
-    given = (film, corpus, tmp_path / "out")
-    predict_folder(*given, on_error="skip")
-    before = contents(tmp_path / "out")
-    (tmp_path / "out" / "finished.json").unlink()
-    assert predict_folder(*given, on_error="skip").computed == 0
-    assert contents(tmp_path / "out") == before
-
-
-@pytest.mark.parametrize("name", ["command.json", "shards.json", "finished.json"])
-@pytest.mark.parametrize("content", [b"", b"null", b"[1]", b'{"a": 1}', b"\xff", b"[" * 100_000])
-def test_damaged_records_are_named(corpus, film, tmp_path, name, content):
-    out = tmp_path / "out"
-    predict_folder(film, str(corpus / "e.txt"), str(out))
-    (out / name).write_bytes(content)
-    with pytest.raises(OutputError, match=rf"{name}: damaged|holds the results of another command"):
-        predict_folder(film, str(corpus / "e.txt"), str(out))
-
-
-def test_changed_shards_are_named(corpus, film, tmp_path):
-    """A shard with fewer rows would lose the results of the others."""
-    out = tmp_path / "out"
-    predict_folder(film, str(corpus / "e.txt"), str(out))
-    text = (out / "shards.json").read_text()
-    assert '"rows": 20' in text
-    (out / "shards.json").write_text(text.replace('"rows": 20', '"rows": 2'))
-    with pytest.raises(OutputError, match=r"shards\.json: damaged; give another folder"):
-        predict_folder(film, str(corpus / "e.txt"), str(out))
-
-
 def test_links_do_not_lead_out(corpus, film, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
-    predict_folder(film, str(corpus), str(tmp_path / "out"))
+    predict_folder(film, corpus, tmp_path / "out")
     shutil.rmtree(tmp_path / "out" / "part")
     (tmp_path / "out" / "part").symlink_to(outside)
     with pytest.raises(OutputError, match="leads out of the output folder"):
-        predict_folder(film, str(corpus), str(tmp_path / "out"))
+        predict_folder(film, corpus, tmp_path / "out")
     assert not list(outside.iterdir())
     (tmp_path / "linked").symlink_to(outside)  # the folder itself may be a link
-    assert predict_folder(film, str(corpus), str(tmp_path / "linked")).rows == 80
+    assert predict_folder(film, corpus, tmp_path / "linked").rows == 80
 
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=[pytest.mark.slow, pytest.mark.multiprocess])])
@@ -340,7 +206,7 @@ def test_names_that_are_not_utf8_are_kept(film, tmp_path, processes):
             stream.write(b'{"text": "a"}\n5\n')
     workers = Workers(number=processes)
     for computed in (2, 0):
-        given = (film, str(tmp_path / "in"), str(tmp_path / "out"))
+        given = (film, tmp_path / "in", tmp_path / "out")
         found = predict_folder(*given, on_error="skip", workers=workers)
         assert (found.computed, found.rows, found.rejected) == (computed, 2, 2)
     names = sorted(name for name in os.listdir(os.fsencode(tmp_path / "out")) if name.endswith(b".jsonl"))
@@ -355,7 +221,7 @@ def test_empty_and_passed_over_files_are_counted(corpus, film, tmp_path, capsys)
     (corpus / "empty.txt").touch()
     (corpus / "linked").symlink_to(corpus / "part")
     pq.write_table(pq.read_table(corpus / "part" / "d.parquet").slice(0, 0), corpus / "none.parquet")
-    found = predict_folder(film, str(corpus), str(tmp_path / "out"))
+    found = predict_folder(film, corpus, tmp_path / "out")
     assert (found.files, found.shards, found.rows) == (7, 4, 80)
     said = capsys.readouterr().err
     assert f"--input {corpus}: 3 files passed over: 1 .md, 1 hidden, 1 linked folder" in said
@@ -367,30 +233,30 @@ def test_files_without_rows_give_nothing(film, checkpoint, tmp_path, form):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "header.csv").write_text("text\n")
     for _ in range(2):
-        found = predict_folder(film, str(tmp_path / "in"), str(tmp_path / "out"), output_format=form)
+        found = predict_folder(film, tmp_path / "in", tmp_path / "out", output_format=form)
         assert (found.files, found.shards, found.rows, found.rejected) == (1, 0, 0, 0)
-    assert embed_folder(checkpoint, str(tmp_path / "in"), str(tmp_path / "vectors"), output_format=form).rows == 0
+    assert embed_folder(checkpoint, tmp_path / "in", tmp_path / "vectors", output_format=form).rows == 0
 
 
 def test_a_sheet_of_a_workbook(film, tmp_path):
     import openpyxl
 
-    book, out = openpyxl.Workbook(), str(tmp_path / "out")
+    book, out = openpyxl.Workbook(), tmp_path / "out"
     for name, count in (("May", 2), ("June", 3)):
         sheet = book.create_sheet(name)
         for text in ("text", *["a good film"] * count):
             sheet.append([text])
     book.save(tmp_path / "a.xlsx")
     with pytest.raises(DataError, match=r"has 2 sheets, 'May', 'June'; name one of them: '.*a\.xlsx#May'"):
-        predict_folder(film, str(tmp_path / "a.xlsx"), out)
-    found = predict_folder(film, str(tmp_path / "a.xlsx#june"), out)  # the refused command has left nothing
+        predict_folder(film, tmp_path / "a.xlsx", out)
+    found = predict_folder(film, tmp_path / "a.xlsx#june", out)  # the refused command has left nothing
     assert found.rows == 3
     assert len(lines(tmp_path / "out" / "a.xlsx#june.000000.jsonl")) == 3
 
 
 def test_vectors_in_parquet(corpus, checkpoint, tmp_path):
     out = tmp_path / "out"
-    embed_folder(checkpoint, str(corpus / "part"), str(out), shard_rows=16)
+    embed_folder(checkpoint, corpus / "part", out, shard_rows=16)
     table = pq.read_table(out / "d.parquet.000001.parquet")
     assert table.column("id").to_pylist() == ["d16", "d17", "d18", "d19"]
     assert {len(vector) for vector in table.column("embedding").to_pylist()} == {32}
@@ -398,8 +264,8 @@ def test_vectors_in_parquet(corpus, checkpoint, tmp_path):
 
 def test_vectors_of_tokens_are_json_lines(corpus, checkpoint, tmp_path):
     with pytest.raises(RecipeError, match="--output-format jsonl"):
-        embed_folder(checkpoint, str(corpus), str(tmp_path / "out"), pooling="none")
-    embed_folder(checkpoint, str(corpus / "e.txt"), str(tmp_path / "out"), pooling="none", output_format="jsonl")
+        embed_folder(checkpoint, corpus, tmp_path / "out", pooling="none")
+    embed_folder(checkpoint, corpus / "e.txt", tmp_path / "out", pooling="none", output_format="jsonl")
     first = lines(tmp_path / "out" / "e.txt.000000.jsonl")[0]
     assert list(first["tokens"][0]) == ["token", "start", "end", "embedding"]
     assert len(first["tokens"][0]["embedding"]) == 32
@@ -413,55 +279,18 @@ def test_urls_are_read_and_written(corpus, film, tmp_path, contents):
     for computed in (12, 0):
         found = predict_folder(film, "memory://bucket/in", "memory://bucket/out", shard_rows=8, output_format="parquet")
         assert (found.shards, found.computed) == (12, computed)
-    predict_folder(film, str(corpus), str(tmp_path / "out"), shard_rows=8, output_format="parquet")
+    predict_folder(film, corpus, tmp_path / "out", shard_rows=8, output_format="parquet")
     here = {name: data for name, data in contents(tmp_path / "out").items() if name.endswith(".parquet")}
     assert {name: memory.cat_file(f"/bucket/out/{name}") for name in here} == here
     memory.rm("/bucket", recursive=True)
 
 
-def test_parts_beside_one_another_give_the_whole(corpus, film, tmp_path, contents):
-    def predict(place, **workers):
-        return predict_folder(film, str(corpus), str(tmp_path / place), shard_rows=8, workers=Workers(**workers))
-
-    predict("whole")
-    computed = [predict("parts", part=f"{number}/5") for number in (4, 1, 5)]
-    assert [each.computed for each in computed] == [2, 3, 2]
-    assert predict("parts", part="4/5").computed == 0
-    assert not (tmp_path / "parts" / "finished.json").exists()
-    with RunLock(tmp_path / "parts" / ".part-2-of-5"), pytest.raises(OutputError, match="another run is writing here"):
-        predict("parts", part="2/5")
-    with RunLock(tmp_path / "parts" / ".part-2-of-5"), pytest.raises(OutputError, match="with --part is computing"):
-        predict("parts")
-    with RunLock(tmp_path / "parts"), pytest.raises(OutputError, match="without --part is computing all of it"):
-        predict("parts", part="2/5")
-    (tmp_path / "parts" / ".part-3-of-5").mkdir()  # of a killed process
-    assert predict("parts").computed == 5  # what the parts that were killed have left
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
-
-
-def test_parts_that_begin_at_once(corpus, film, tmp_path, monkeypatch):
-    """The second one finds the record of the first, though it was not there a moment ago."""
-    out, read = tmp_path / "out", OutputFolder.read
-    first = []
-
-    def late(folder, name):
-        content = read(folder, name)
-        if not first:
-            first.append(name)
-            predict_folder(film, str(corpus), str(out), shard_rows=8, workers=Workers(part="1/2"))
-        return content
-
-    monkeypatch.setattr(OutputFolder, "read", late)
-    assert predict_folder(film, str(corpus), str(out), shard_rows=8, workers=Workers(part="2/2")).computed == 6
-    assert len(list(out.rglob("*.jsonl"))) == 12
-
-
 @pytest.mark.slow
 @pytest.mark.multiprocess
 def test_all_cores_are_used_by_default(corpus, film, tmp_path, capsys, contents, monkeypatch):
-    predict_folder(film, str(corpus), str(tmp_path / "one"), shard_rows=8)
+    predict_folder(film, corpus, tmp_path / "one", shard_rows=8)
     monkeypatch.setattr("bertkit.features.scaling.folders.usable_cores", lambda: 2)
-    predict_folder(film, str(corpus), str(tmp_path / "two"), shard_rows=8)
+    predict_folder(film, corpus, tmp_path / "two", shard_rows=8)
     assert "2 processes" in capsys.readouterr().err
     one, two = contents(tmp_path / "one"), contents(tmp_path / "two")
     assert one.keys() == two.keys()
@@ -478,7 +307,7 @@ def test_all_cores_are_used_by_default(corpus, film, tmp_path, capsys, contents,
 def test_missing_ray_is_said_with_the_command(corpus, film, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(PlacementError, match=r"pip install 'bertkit\[ray\]'"):
-        predict_folder(film, str(corpus), str(tmp_path / "out"), workers=Workers(engine="ray"))
+        predict_folder(film, corpus, tmp_path / "out", workers=Workers(engine="ray"))
     assert not (tmp_path / "out").exists()
 
 

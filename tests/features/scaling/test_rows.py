@@ -155,7 +155,7 @@ def test_files_that_cannot_be_read(tmp_path, name, data, message):
         cut(tmp_path / name, 5)
 
 
-def test_what_is_passed_over_is_counted(corpus, tmp_path):
+def test_what_is_passed_over_is_counted(corpus):
     for name in ("a.JSON", "part/b.json", "c.bz2", "_SUCCESS", "part/.c.crc", "d.parquet.gz", "out/command.json"):
         (corpus / name).parent.mkdir(exist_ok=True)
         (corpus / name).touch()
@@ -202,7 +202,7 @@ def test_a_link_that_leads_nowhere_is_a_fault(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a/../../x.csv", "../x.csv", "a/../x.csv", "x\0.csv"])
-def test_names_at_a_url_stay_below(monkeypatch, tmp_path, name):
+def test_names_at_a_url_stay_below(monkeypatch, name):
     """Stores of objects take any name; results are written below the output folder under the same one."""
     found = {f"/bucket/in/{name}": {"size": 3, "type": "file", "name": name}}
     monkeypatch.setattr(inputs, "_list_files", lambda fs, path: (found, "/bucket/in"))

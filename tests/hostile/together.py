@@ -7,13 +7,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-import pytest
-
 from . import damage, rule
 from .campaign import LIMIT, Case
 from .running import Outcome, Runner
-
-pytestmark = pytest.mark.hostile
 
 ROWS = 300
 
@@ -77,7 +73,3 @@ def attack(case: Case) -> None:
         case.check(len(rows) == ROWS, f"{len(rows)} rows for {ROWS} texts")
         for row in rows:
             rule.valid_json(row)
-
-
-def test_together(hostile):
-    hostile("together", attack)

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-
 from .campaign import Case
 from .running import Outcome, Stop
-
-pytestmark = pytest.mark.hostile
 
 MOMENTS = "recipe.yaml checkpoint-* checkpoint-4/* checkpoint-8/trainer_state.json model.safetensors run.json".split()
 CODES = {signal.SIGTERM: 143, signal.SIGUSR1: 143, signal.SIGINT: 130}
@@ -52,7 +48,3 @@ def _judge(case: Case, outcome: Outcome, number: signal.Signals) -> None:
         case.check(outcome.code in codes, f"exit code {outcome.code} after {number.name}, not {CODES[number]}")
         said = "--resume" in outcome.err
         case.check(said or not outcome.code or not has_trained, f"no word of --resume after {number.name}")
-
-
-def test_signals(hostile):
-    hostile("signals", attack)

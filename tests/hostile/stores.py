@@ -5,12 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
 from . import damage
 from .campaign import Case
-
-pytestmark = pytest.mark.hostile
 
 
 def attack(case: Case) -> None:
@@ -44,7 +40,3 @@ def _replace(folder: Path, source: Path) -> None:
 def _other_value(path: Path, rng) -> None:
     """Puts a hostile value into the file."""
     damage.hostile_entry(path, rng)
-
-
-def test_stores(hostile):
-    hostile("stores", attack)

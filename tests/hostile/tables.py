@@ -8,13 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from . import rule
 from .campaign import Case
 from .damage import hostile_entry
-
-pytestmark = pytest.mark.hostile
 
 Lines = list[bytes]
 Change = Callable[[Lines, int, Random], object]
@@ -197,7 +193,3 @@ def _use(case: Case, form: str, path: Path, verdict: str | None) -> None:
 
 def _nothing_written(case: Case, out: Path) -> None:
     case.check(case.outcomes[-1].code != 2 or not out.exists(), "a refused run has written its folder")
-
-
-def test_tables(hostile):
-    hostile("tables", attack)

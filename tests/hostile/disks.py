@@ -8,12 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from .campaign import Case
 from .materials import WORDS
-
-pytestmark = pytest.mark.hostile
 
 PAGE = 4096
 SIZES = {"finetune": 400_000, "pretrain": 400_000, "export": 150_000, "tokenizer": 60_000, "copy": 9_000}
@@ -80,7 +76,3 @@ def _again(case: Case, name: str, command: list, disk: Path, mounted: bool) -> N
     if name == "finetune" and outcome.code == 0:
         expected = (case.made.whole_run / "model.safetensors").read_bytes()
         case.check((out / "model.safetensors").read_bytes() == expected, "other weights after a full disk")
-
-
-def test_disks(hostile):
-    hostile("disks", attack)

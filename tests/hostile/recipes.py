@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from .campaign import Case
-
-pytestmark = pytest.mark.hostile
 
 SCALARS = [
     "!!int foo", "!!float abc", "!!timestamp 2001-99-99", "!!bool maybe", "!!binary '@@'", "!!null x", "!!str 3",
@@ -117,7 +113,3 @@ def attack(case: Case) -> None:
     case.check(not (case.work / "ran").exists(), "a recipe ran a program")
     late = refused.code == 2 and out.exists() and "finite" not in refused.message and "diverge" not in refused.message
     case.check(not late, f"refused after the run has begun; {case.note}: {refused.message[:200]}")
-
-
-def test_recipes(hostile):
-    hostile("recipes", attack)

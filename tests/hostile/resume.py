@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-import pytest
-
 from . import damage
 from .campaign import Case
-
-pytestmark = pytest.mark.hostile
 
 OF_THE_RUN = ("recipe.yaml", "run.json")
 
@@ -50,7 +46,3 @@ def _of_another_step(path, rng) -> None:
 def _with_another_entry(path, rng) -> None:
     """Changes one value, where the file is JSON; else flips a bit."""
     damage.hostile_entry(path, rng) if path.suffix == ".json" else damage.flipped(path, rng)
-
-
-def test_resume(hostile):
-    hostile("resume", attack)

@@ -6,14 +6,10 @@ import json
 import struct
 from pathlib import Path
 
-import pytest
-
 from . import damage
 from .campaign import Case
 from .rule import valid_json
 from .running import Outcome
-
-pytestmark = pytest.mark.hostile
 
 TEXTS = ["the cat sees a dog", "a small red house", "x"]
 EVIL = "import pathlib\npathlib.Path({marker!r}).touch()\nclass Evil:\n    def __init__(self, *a, **k):\n        pass\n"
@@ -154,7 +150,3 @@ def attack(case: Case) -> None:
     if case.outcomes[-1].code == 2:
         for out in ("vectors.jsonl", "exported", "out"):
             case.check(not (case.work / out).exists(), f"a refused command has written {out}")
-
-
-def test_checkpoints(hostile):
-    hostile("checkpoints", attack)

@@ -7,12 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from .campaign import Case
 from .damage import copy_of
-
-pytestmark = pytest.mark.hostile
 
 NOBODY_READS = 141
 ASCII = {"LC_ALL": "C", "LANG": None, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -165,7 +161,3 @@ def attack(case: Case) -> None:
     outcome = case.kill(*command, stop=None, **conditions)
     case.check(not outcome.late and outcome.code in (0, 2, NOBODY_READS), f"exit code {outcome.code} without stderr")
     case.check("Traceback" not in outcome.out, "traceback on stdout")
-
-
-def test_environment(hostile):
-    hostile("environment", attack)
