@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from bertkit.data.tables import Table
 from bertkit.runtime.errors import DataError
 from bertkit.tasks import table_data
 from bertkit.tasks.classification.settings import DataSettings, TaskSettings
@@ -60,32 +59,31 @@ def test_impossible_settings_are_refused(settings, given, expected):
 @pytest.mark.parametrize(
     ("known", "given", "expected"),
     [
-        (["dev", "extra"], {}, "a/b: no split 'train'; available: 'dev', 'extra'; give --train-split"),
-        ([], {}, "a/b: no split 'train'; available: none; give --train-split"),
+        (["dev", "extra"], {}, "no split 'train'; available: 'dev', 'extra'; give --train-split"),
+        ([], {}, "no split 'train'; available: none; give --train-split"),
         (
             ["train"],
             {"validation_split": "train[90%:]"},
-            "a/b: --validation-split takes the split train or a part of it; give --train-split for the rest, such as "
+            "--validation-split takes the split train or a part of it; give --train-split for the rest, such as "
             "'train[:90%]' beside 'train[90%:]'",
         ),
     ],
 )
-def test_set_without_training_split_is_refused(monkeypatch, known, given, expected):
-    monkeypatch.setattr(table_data, "hub_splits", lambda *args: known)
+def test_set_without_training_split_is_refused(hub, known, given, expected):
+    hub({}, **{split: {} for split in known})
     with pytest.raises(DataError) as caught:
-        DataSettings(dataset_name="a/b", **given).tables(ROLES)
-    assert str(caught.value) == expected
+        DataSettings(dataset_name="org/x", **given).tables(ROLES)
+    assert str(caught.value) == f"org/x: {expected}"
 
 
-def test_model_card_names_the_scored_split(monkeypatch):
-    table = Table({"text": [f"text {number}" for number in range(40)], "label": ["x", "y"] * 20}, "a/b", "")
-    monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train", "dev"])
-    monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
+def test_model_card_names_the_scored_split(hub, monkeypatch):
+    table = {"text": [f"text {number}" for number in range(40)], "label": ["x", "y"] * 20}
+    hub({}, train=table, dev=table)
     monkeypatch.setattr(table_data, "check_disjoint", lambda *args: None)
-    given = ClassificationTask(TaskSettings(), DataSettings(dataset_name="a/b", validation_split="dev"))
-    assert hub_dataset(given.load()[0]) == ("a/b", "default", "dev")
-    held_out = ClassificationTask(TaskSettings(), DataSettings(dataset_name="a/b", train_split="train[:50%]"))
-    assert hub_dataset(held_out.load()[0]) == ("a/b", "default", "train[:50%]")
+    given = ClassificationTask(TaskSettings(), DataSettings(dataset_name="org/x", validation_split="dev"))
+    assert hub_dataset(given.load()[0]) == ("org/x", "default", "dev")
+    held_out = ClassificationTask(TaskSettings(), DataSettings(dataset_name="org/x", train_split="train[:50%]"))
+    assert hub_dataset(held_out.load()[0]) == ("org/x", "default", "train[:50%]")
 
 
 # ---- from a Hub -----------------------------------------------------------------------------------------------------
