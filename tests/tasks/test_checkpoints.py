@@ -149,6 +149,11 @@ def test_labels_that_may_be_several_are_not_guessed(data, names):
         matched_names(data, names, "x")
 
 
+def test_white_space_is_part_of_a_label():
+    names, _ = matched_names(["a"], ["A", "a "], "x")
+    assert names == {"a": "A"}
+
+
 # ---- token classification ------------------------------------------------------------------------------------------
 
 
