@@ -63,7 +63,10 @@ def test_labels_share_a_tuned_threshold_unless_each_counts_alike(task):
     assert scores["f1_macro"] == 1
 
 
-@pytest.mark.parametrize("table", [{"train_csv": many("neg pos")}, {"train_jsonl": SEVERAL}])
+BOTH = pytest.mark.parametrize("table", [{"train_csv": many("neg pos")}, {"train_jsonl": SEVERAL}])
+
+
+@BOTH
 def test_what_is_fitted_to_the_validation_set_is_kept_in_the_checkpoint(task, through_checkpoint, table):
     fitting = loaded(task(**table, threshold="tuned", calibrate=True))
     rng = np.random.default_rng(0)
@@ -83,8 +86,11 @@ def test_what_is_fitted_to_the_validation_set_is_kept_in_the_checkpoint(task, th
     assert again.learn_from({}) == (again, None)
     assert "temperature" in pytest.importorskip("bertkit.features.sharing.kinds").shared(again).stock_note()
     assert scores["f1_macro"] >= loaded(task(**table)).score(logits, features, {})["f1_macro"] - 0.05
-    # The temperature changes probabilities, but no prediction at one half.
-    plain = loaded(task(**table))
+
+
+@BOTH
+def test_a_temperature_changes_probabilities_and_no_prediction_at_one_half(task, table):
+    logits, plain = np.random.default_rng(0).normal(size=(50, 2)), loaded(task(**table))
     warm = plain.with_settings(calibrate=True, temperature=3.0)
     assert decided(warm, logits.tolist()) == decided(plain, logits.tolist())
     assert not np.allclose(warm.probabilities(logits), plain.probabilities(logits))
