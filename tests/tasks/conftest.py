@@ -39,6 +39,12 @@ def task_of_files(tmp_path: Path) -> Callable[..., Any]:
     return build
 
 
+def json_lines(**columns: list[Any]) -> str:
+    """The content of a file of JSON lines."""
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
 @pytest.fixture
 def refusal(tmp_path: Path) -> Callable[..., str]:
     """Returns a function that gives the message with which a task refuses its files, without their folder."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,16 +9,13 @@ from bertkit.data.tables import read_table
 from bertkit.inference.outcome import task_inference
 from bertkit.tasks.registry import TASKS
 
+from .conftest import json_lines
+
 TEXTS = "text,label\na film,pos\na plot,neg\n"
 SEVERAL = "text,label\na film,x;y\na plot,x\n"
 CHOICES = "context,ending0,ending1,label\na,b,c,0\nd,e,f,1\n"
 PASSAGES = "query,passage,label\nq,a,1\nq,b,0\n"
 TAGS = "a B-X\nb O\n"
-
-
-def lines(**columns: list[Any]) -> str:
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -60,16 +54,19 @@ def test_columns_are_found_in_any_case(task_of_files, tmp_path, kind, of_trainin
     [
         ("classification", {"train_csv": TEXTS, "test_csv": "text\na\nb\n"}),
         ("classification", {"train_csv": TEXTS, "test_csv": "text,label\na,\nb, \n"}),
-        ("classification", {"train_csv": TEXTS, "test_jsonl": lines(text=["a", "b"], label=[None, None])}),
+        ("classification", {"train_csv": TEXTS, "test_jsonl": json_lines(text=["a", "b"], label=[None, None])}),
         ("classification", {"train_csv": SEVERAL, "label_separator": ";", "test_csv": "text,label\na,\nb,\n"}),
         ("multiple_choice", {"train_csv": CHOICES, "test_csv": "context,ending0,ending1\na,b,c\nd,e,f\n"}),
         ("multiple_choice", {"train_csv": CHOICES, "test_csv": CHOICES.replace(",0\n", ",\n").replace(",1\n", ",\n")}),
         ("multiple_choice", {"train_csv": CHOICES, "test_csv": CHOICES.replace(",0\n", ",-1\n").replace(",1", ",-1")}),
         ("reranking", {"train_csv": PASSAGES, "test_csv": "query,passage,label\na,b,\na,c, \n"}),
         ("ner", {"train_conll": TAGS, "test_conll": "a\n\nb\n"}),
-        ("ner", {"train_conll": TAGS, "test_jsonl": lines(tokens=[["a"], ["b"]], ner_tags=[None, []])}),
-        ("ner", {"train_conll": TAGS, "test_jsonl": lines(tokens=[["a", "b"], ["c"]], ner_tags=[["", None], [" "]])}),
-        ("ner", {"train_conll": TAGS, "test_jsonl": lines(text=["a b", "c"])}),
+        ("ner", {"train_conll": TAGS, "test_jsonl": json_lines(tokens=[["a"], ["b"]], ner_tags=[None, []])}),
+        (
+            "ner",
+            {"train_conll": TAGS, "test_jsonl": json_lines(tokens=[["a", "b"], ["c"]], ner_tags=[["", None], [" "]])},
+        ),
+        ("ner", {"train_conll": TAGS, "test_jsonl": json_lines(text=["a b", "c"])}),
     ],
 )
 def test_a_test_set_may_lack_labels(task_of_files, kind, files):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from bertkit.tasks.classification.task import ClassificationTask
+from tests.tasks.conftest import json_lines
 
 
 @pytest.fixture
@@ -18,16 +18,9 @@ def task(task_of_files: Callable[..., Any]) -> Callable[..., ClassificationTask]
     return partial(task_of_files, ClassificationTask)
 
 
-def rows(**columns: list[Any]) -> str:
-    """JSON lines."""
-    return "".join(
-        json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in zip(*columns.values(), strict=True)
-    )
-
-
 def many(classes: str = "pos neg", count: int = 40) -> str:
     names = classes.split()
     return "text,label\n" + "".join(f"text {row},{names[row % len(names)]}\n" for row in range(count))
 
 
-SEVERAL = rows(text=["a", "b", "c", "d"], labels=[["x"], ["x", "y"], [], ["y"]])
+SEVERAL = json_lines(text=["a", "b", "c", "d"], labels=[["x"], ["x", "y"], [], ["y"]])

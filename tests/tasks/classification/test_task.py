@@ -14,17 +14,18 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import with_optional_labels
 from bertkit.tasks.classification.settings import DataSettings, TaskSettings
 from bertkit.tasks.splits import hub_dataset
+from tests.tasks.conftest import json_lines
 
-from .conftest import SEVERAL, many, rows
+from .conftest import SEVERAL, many
 
 TRAIN = "text,label\ngood film,pos\nbad film,neg\n"
-NUMBERS = rows(text=[f"text {row}" for row in range(24)], label=[row / 4 for row in range(24)])
+NUMBERS = json_lines(text=[f"text {row}" for row in range(24)], label=[row / 4 for row in range(24)])
 
 
 def test_rejected_rows_of_prodigy_are_not_trained_on(task):
     answers = ["accept", "reject", "accept", "ignore"] * 10
     texts, labels = [f"text {row}" for row in range(40)], ["yes" if row % 3 else "no" for row in range(40)]
-    _, splits = task(train_jsonl=rows(text=texts, label=labels, answer=answers)).load()
+    _, splits = task(train_jsonl=json_lines(text=texts, label=labels, answer=answers)).load()
     used = {row["text"] for split in splits.values() for row in split.examples}
     assert used == {text for text, answer in zip(texts, answers, strict=True) if answer == "accept"}
     assert {splits["train"].place(row) for row in range(3)} < {f"line {row}" for row in range(1, 41, 2)}
@@ -36,14 +37,14 @@ def test_rejected_rows_of_prodigy_are_not_trained_on(task):
 @pytest.mark.parametrize(
     ("train", "problem", "names", "labels", "main_metric"),
     [
-        (rows(text=["a", "b", "c"], label=["y", "n", "y"]), "single_label", ["n", "y"], [1, 0, 1], "accuracy"),
-        (rows(text=["a", "b", "c"], label=[10, 9, 9]), "single_label", ["9", "10"], [1, 0, 0], "accuracy"),
-        (rows(text=["a", "b"], label=["null", "NA"]), "single_label", ["NA", "null"], [1, 0], "accuracy"),
-        (rows(text=["a", "b"], label=[True, False]), "single_label", ["False", "True"], [1, 0], "accuracy"),
-        (rows(text=list("abc"), label=[1.0, 1, 0.0]), "single_label", ["0", "1"], [1, 1, 0], "accuracy"),
+        (json_lines(text=["a", "b", "c"], label=["y", "n", "y"]), "single_label", ["n", "y"], [1, 0, 1], "accuracy"),
+        (json_lines(text=["a", "b", "c"], label=[10, 9, 9]), "single_label", ["9", "10"], [1, 0, 0], "accuracy"),
+        (json_lines(text=["a", "b"], label=["null", "NA"]), "single_label", ["NA", "null"], [1, 0], "accuracy"),
+        (json_lines(text=["a", "b"], label=[True, False]), "single_label", ["False", "True"], [1, 0], "accuracy"),
+        (json_lines(text=list("abc"), label=[1.0, 1, 0.0]), "single_label", ["0", "1"], [1, 1, 0], "accuracy"),
         (NUMBERS, "regression", [], [number / 4 for number in range(24)], "pearson"),
         (
-            rows(text=["a", "b"], label=[["x", "y"], []]),
+            json_lines(text=["a", "b"], label=[["x", "y"], []]),
             "multi_label",
             ["x", "y"],
             [[1, 1], [0, 0]],
@@ -134,7 +135,7 @@ def test_impossible_settings_are_refused(make, wrong, expected):
             "  - train.csv: every row has the label 'pos'; expected at least two classes\n"
             "  - train.csv, line 3: text is empty; write a text, or remove the row",
         ),
-        ({"train_jsonl": rows(text=["a", "b"], label=[[], []])}, "train.jsonl: no row has a label in 'label'"),
+        ({"train_jsonl": json_lines(text=["a", "b"], label=[[], []])}, "train.jsonl: no row has a label in 'label'"),
         (
             {"train_csv": "text,label\na,3\nb,3.0\n", "problem": "regression"},
             "train.csv: every row has the number '3'; expected at least two",
@@ -158,7 +159,7 @@ def test_impossible_settings_are_refused(make, wrong, expected):
             "line 4; expected 'neg', 'pos'",
         ),
         (
-            {"train_jsonl": SEVERAL, "validation_jsonl": rows(text=["a"], labels=[["new"]])},
+            {"train_jsonl": SEVERAL, "validation_jsonl": json_lines(text=["a"], labels=[["new"]])},
             "validation.jsonl: 1 of 1 rows have a class that is not in training: 'new' 1, first in line 1; expected "
             "'x', 'y'",
         ),
@@ -168,12 +169,12 @@ def test_impossible_settings_are_refused(make, wrong, expected):
             "data.validation_fraction",
         ),
         (
-            {"train_jsonl": rows(text=["a", "b"], label=[0.5, 1.5]), "problem": "regression"},
+            {"train_jsonl": json_lines(text=["a", "b"], label=[0.5, 1.5]), "problem": "regression"},
             "train.jsonl: 2 examples are too few to hold out 0.1 of them; give --validation-file, or a larger "
             "data.validation_fraction",
         ),
         (
-            {"train_jsonl": rows(text=list("abcdefgh"), label=[f"2024-01-0{day}" for day in range(1, 9)])},
+            {"train_jsonl": json_lines(text=list("abcdefgh"), label=[f"2024-01-0{day}" for day in range(1, 9)])},
             "train.jsonl: 8 rows have 8 different labels; give the column of the classes with --label-column",
         ),
         *(
@@ -187,7 +188,7 @@ def test_data_that_cannot_be_trained_on_are_refused(task, refusal, given, expect
     assert refusal(task(**given)) == expected
 
 
-def test_rows_of_a_class_that_training_has_not_are_counted_and_wrong(task, tmp_path):
+def test_rows_of_a_class_that_training_has_not_are_counted_and_wrong(task):
     later = "text,label\na,pos\nb,new\nc,neg\nd,new\ne,Neg\n"
     found, splits = task(train_csv=many(), validation_csv=later, test_csv=later).load()
     for name in ("validation", "test"):
@@ -204,13 +205,13 @@ def test_rows_of_a_class_that_training_has_not_are_counted_and_wrong(task, tmp_p
 
 
 def test_labels_that_training_has_not_are_left_out_of_rows_with_several(task):
-    later = rows(text=["a", "b", "c"], labels=[["x", "new"], ["y"], ["new"]])
+    later = json_lines(text=["a", "b", "c"], labels=[["x", "new"], ["y"], ["new"]])
     _, splits = task(train_jsonl=SEVERAL, validation_jsonl=later, test_jsonl=later).load()
     for name in ("validation", "test"):
         assert splits[name].examples["labels"][:] == [[1, 0], [0, 1], [0, 0]]
         [note] = [note for note in splits[name].notes if note.startswith("warning: 2 of 3 rows have a class")]
         assert "'new' 2, first in line 1; such labels are left out, so the scores are too high" in note
-    _, splits = task(train_jsonl=SEVERAL, validation_jsonl=rows(text=["a"], labels=[["x", "new"]])).load()
+    _, splits = task(train_jsonl=SEVERAL, validation_jsonl=json_lines(text=["a"], labels=[["x", "new"]])).load()
     assert splits["validation"].examples["labels"][:] == [[1, 0]]
 
 
@@ -353,8 +354,8 @@ def test_several_classes_of_a_hub_set_have_its_names(hub, task):
 @pytest.mark.parametrize(
     ("train", "problem_type", "id2label"),
     [
-        (rows(text=["a", "b"], label=["y", "n"]), "single_label_classification", {0: "n", 1: "y"}),
-        (rows(text=["a", "b"], label=[["y"], ["n"]]), "multi_label_classification", {0: "n", 1: "y"}),
+        (json_lines(text=["a", "b"], label=["y", "n"]), "single_label_classification", {0: "n", 1: "y"}),
+        (json_lines(text=["a", "b"], label=[["y"], ["n"]]), "multi_label_classification", {0: "n", 1: "y"}),
         (NUMBERS.replace("label", "score"), "regression", {0: "score"}),
     ],
 )

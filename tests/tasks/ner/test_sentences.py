@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from itertools import chain
 
 import pytest
@@ -14,6 +13,7 @@ from bertkit.data.tables import Table
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.ner.sentences import document_ids, read_conll, write_conll
 from bertkit.tasks.ner.word_rows import sentences_of_words
+from tests.tasks.conftest import json_lines
 
 
 @pytest.fixture
@@ -196,12 +196,7 @@ def test_comments_are_proposed_where_lines_look_like_them(conll, tmp_path):
 # ---- columns of tables ----------------------------------------------------------------------------------------------
 
 
-def lines(**columns):
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
-TAGGED = lines(id=[1], tokens=[["a", "b"]], pos_tags=[["DT", "NN"]], ner_tags=[["O", "B-X"]])
+TAGGED = json_lines(id=[1], tokens=[["a", "b"]], pos_tags=[["DT", "NN"]], ner_tags=[["O", "B-X"]])
 THREE = "-DOCSTART-\n\na DT O\nb NN B-X\n"
 KAGGLE = "Sentence #,Word,Tag\nSentence: 1,In,O\n,New,B-LOC\n,York,I-LOC\nSentence: 2,Hi,O\n"
 NUMBERED = "sentence_id,word,tag\n7,In,O\n7,New,B-LOC\n7,York,I-LOC\n8,Hi,O\n"
@@ -212,7 +207,7 @@ NUMBERED = "sentence_id,word,tag\n7,In,O\n7,New,B-LOC\n7,York,I-LOC\n8,Hi,O\n"
     [
         ({"train_jsonl": TAGGED}, ["a b"], ["O B-X"]),
         ({"train_jsonl": TAGGED, "tag_column": "pos_tags"}, ["a b"], ["DT NN"]),
-        ({"train_jsonl": lines(words=[["a", "b"]], pos_tags=[["DT", "NN"]])}, ["a b"], ["DT NN"]),
+        ({"train_jsonl": json_lines(words=[["a", "b"]], pos_tags=[["DT", "NN"]])}, ["a b"], ["DT NN"]),
         ({"train_conll": THREE}, ["a b"], ["O B-X"]),
         ({"train_conll": THREE, "tag_column": 2}, ["a b"], ["DT NN"]),
         ({"train_conll": THREE, "tag_column": "2"}, ["a b"], ["DT NN"]),
@@ -220,12 +215,12 @@ NUMBERED = "sentence_id,word,tag\n7,In,O\n7,New,B-LOC\n7,York,I-LOC\n8,Hi,O\n"
         ({"train_csv": NUMBERED}, ["In New York", "Hi"], ["O B-LOC I-LOC", "O"]),
         ({"train_tsv": NUMBERED.replace(",", "\t")}, ["In New York", "Hi"], ["O B-LOC I-LOC", "O"]),
         (
-            {"train_jsonl": lines(sentence_id=[0, 0, 1], word=["a", "b", "c"], tag=["B-X", "O", "O"])},
+            {"train_jsonl": json_lines(sentence_id=[0, 0, 1], word=["a", "b", "c"], tag=["B-X", "O", "O"])},
             ["a b", "c"],
             ["B-X O", "O"],
         ),
         (
-            {"train_jsonl": lines(sentence_id=[1, 1], tokens=[["a"], ["b"]], tags=[["B-X"], ["O"]])},  # of lists
+            {"train_jsonl": json_lines(sentence_id=[1, 1], tokens=[["a"], ["b"]], tags=[["B-X"], ["O"]])},  # of lists
             ["a", "b"],
             ["B-X", "O"],
         ),
@@ -244,11 +239,11 @@ def test_columns_are_found_by_name_or_place(task, files, words, tags):
     ("files", "expected"),
     [
         (
-            {"train_jsonl": lines(tokens=[["a"]], body=["a"]), "tag_column": "ner_tag"},
+            {"train_jsonl": json_lines(tokens=[["a"]], body=["a"]), "tag_column": "ner_tag"},
             "train.jsonl: --tag-column: no column 'ner_tag'; available: 'tokens', 'body'",
         ),
         (
-            {"train_jsonl": lines(tokens=[["a"]], body=["a"])},
+            {"train_jsonl": json_lines(tokens=[["a"]], body=["a"])},
             "train.jsonl: none of its columns (tokens, body) is named",
         ),
         (
@@ -267,7 +262,7 @@ def test_columns_are_found_by_name_or_place(task, files, words, tags):
         ({"train_csv": "a,O\nb,O\n"}, "train.csv: a field of a CSV, TSV or Excel file cannot hold a list of words"),
         ({"train_jsonl": TAGGED, "context": "document"}, "train.jsonl: no column 'document_id'"),
         (
-            {"train_jsonl": lines(tokens=["b c", [], ["d", 5, ""], None], ner_tags=[["O"]] * 4)},
+            {"train_jsonl": json_lines(tokens=["b c", [], ["d", 5, ""], None], ner_tags=[["O"]] * 4)},
             "4 faults:\n"
             "  - train.jsonl, line 1: tokens is 'b c'; expected a list of words\n"
             "  - train.jsonl, line 2: tokens contains no words; remove the row\n"
@@ -275,7 +270,7 @@ def test_columns_are_found_by_name_or_place(task, files, words, tags):
             "  - train.jsonl, line 4: tokens is None; expected a list of words",
         ),
         (
-            {"train_jsonl": lines(tokens=[["a", "b"]] * 4, ner_tags=[["O"], "O O", ["O", ""], [0, None]])},
+            {"train_jsonl": json_lines(tokens=[["a", "b"]] * 4, ner_tags=[["O"], "O O", ["O", ""], [0, None]])},
             "5 faults:\n"
             "  - train.jsonl, line 1: 1 tag for 2 words\n"
             "  - train.jsonl, line 2: ner_tags is 'O O'; expected a list of tags\n"

@@ -81,7 +81,7 @@ def test_plain_tags_are_named_with_their_counts(task):
         (lambda text: text.replace("-", "_"), "tags such as 'B_LOC' are read as 'B-LOC'"),
     ],
 )
-def test_tags_of_other_forms_are_entities(task, tmp_path, change, note):
+def test_tags_of_other_forms_are_entities(task, change, note):
     found = task(train_conll=change(TRAIN), validation_conll=change("x O\n\ny B-PER\n"))
     settled, splits = found.load()
     kinds = ("loc", "per") if change is str.lower else ("LOC", "PER")

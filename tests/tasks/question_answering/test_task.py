@@ -30,7 +30,7 @@ TOKENIZER = BertTokenizer(vocab={word: index for index, word in enumerate(WORDS)
 
 @pytest.mark.real
 @pytest.mark.parametrize(("name", "negative"), [("dev-v1.1", False), ("dev-v2.0", True)])
-def test_perfect_scores_are_scored_perfect(real_data, tmp_path, name, negative):
+def test_perfect_scores_are_scored_perfect(real_data, name, negative):
     """The first 400 questions, in windows of 384 letters; each text takes several."""
     file = str(real_data / "squad" / f"{name}.json")
     # Where a question is as long as it may be, 250 letters shared leave 3 new ones for a window.
