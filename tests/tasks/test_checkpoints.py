@@ -13,7 +13,6 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, pipeline
 import bertkit
 from bertkit import metrics
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
-from bertkit.tasks.stock import matched_names
 
 FAMILIES = "bert distilbert electra mpnet roberta deberta modernbert albert deberta-v2 xlm-roberta".split()
 ENTITIES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -139,19 +138,6 @@ def test_several_labels_of_a_field_are_read_by_their_separator(stock_models, tmp
     (tmp_path / "x.jsonl").write_text('{"text": "x", "label": ["a", "b"]}\n{"text": "y", "label": ["b"]}\n')
     found = bertkit.evaluate(folder, validation_file=tmp_path / "x.csv", columns={"label_separator": ";"})
     assert found.metrics == bertkit.evaluate(folder, validation_file=tmp_path / "x.jsonl").metrics
-
-
-@pytest.mark.parametrize(
-    ("data", "names"), [(["us"], ["US", "Us"]), (["us", "US"], ["Us", "b"]), (["1", "2"], ["LABEL_0", "LABEL_1"])]
-)
-def test_labels_that_may_be_several_are_not_guessed(data, names):
-    with pytest.raises(DataError, match="differ"):
-        matched_names(data, names, "x")
-
-
-def test_white_space_is_part_of_a_label():
-    names, _ = matched_names(["a"], ["A", "a "], "x")
-    assert names == {"a": "A"}
 
 
 # ---- token classification ------------------------------------------------------------------------------------------
