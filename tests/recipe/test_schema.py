@@ -15,11 +15,11 @@ from bertkit.recipe.files import read_recipe_file, recipe_folder
 from bertkit.recipe.load import load_placement
 from bertkit.recipe.schema import recipe_schema as schema_of
 from bertkit.runtime.errors import RecipeError
-from bertkit.tasks.registry import _OWN, TASKS
+from bertkit.tasks.registry import TASKS
 
 jsonschema = pytest.importorskip("jsonschema")
 
-KINDS = sorted(_OWN)
+KINDS = [kind for kind in TASKS.kinds() if kind not in TASKS.third_party()]
 RECIPES = list_recipes()
 
 

@@ -106,17 +106,3 @@ def test_class_names_of_data_sets_are_kept():
     rows = Dataset.from_dict({"text": ["a"], "label": [1]}, features)
     path = with_settings(RECIPE, None, {"train_file": rows})["data.train_file"]
     assert read_table(path).class_names == {"label": ["bad", "good"]}
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (pandas.DataFrame({"text": ["a", 3]}), "train_file: the pandas.DataFrame cannot be stored: each column"),
-        ([{"text": "a"}, {"text": 3}], "train_file: the list of dictionaries cannot be stored: each column"),
-        (polars.DataFrame({"text": []}), "train_file: the polars.DataFrame has no rows"),
-    ],
-)
-def test_tables_that_cannot_be_kept_are_refused(table, message):
-    with pytest.raises(DataError) as caught:
-        with_settings(RECIPE, None, {"train_file": table})
-    assert message in str(caught.value)

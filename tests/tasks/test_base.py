@@ -70,7 +70,7 @@ def test_inputs_of_a_large_split_are_in_a_file(monkeypatch):
 
 
 def test_a_task_has_few_public_members():
-    """Two more are the blocks of the recipe, `settings` and `data`."""
+    """At most 25; two more are the blocks of the recipe, `settings` and `data`."""
     members = {name for name in {*dir(Task), *Task.__annotations__} if not name.startswith("_")}
     assert members == {
         *("kind", "name", "Settings", "data_settings", "recipe", "head", "pipeline_tag", "config", "prepare"),
@@ -79,7 +79,6 @@ def test_a_task_has_few_public_members():
         "joins_batch",
         *("read_input", "columns_of", "write_predictions"),
     }
-    assert len(members) <= 25
 
 
 def test_several_arrays_are_not_taken_for_one():

@@ -13,7 +13,6 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, pipeline
 import bertkit
 from bertkit import metrics
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
-from bertkit.tasks.stock import matched_names
 
 FAMILIES = "bert distilbert electra mpnet roberta deberta modernbert albert deberta-v2 xlm-roberta".split()
 ENTITIES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -141,15 +140,6 @@ def test_several_labels_of_a_field_are_read_by_their_separator(stock_models, tmp
     assert found.metrics == bertkit.evaluate(folder, validation_file=tmp_path / "x.jsonl").metrics
 
 
-def test_ambiguous_case_is_not_guessed():
-    with pytest.raises(DataError, match="differ"):
-        matched_names(["a"], ["A", "a "], "x") and matched_names(["us"], ["US", "Us"], "x")
-    with pytest.raises(DataError, match="differ"):
-        matched_names(["us", "US"], ["Us", "b"], "x")
-    with pytest.raises(DataError, match="differ"):
-        matched_names(["1", "2"], ["LABEL_0", "LABEL_1"], "x")
-
-
 # ---- token classification ------------------------------------------------------------------------------------------
 
 
@@ -218,24 +208,28 @@ def test_texts_of_a_table_are_read_as_others(stock_models, tmp_path):
     assert [row["entities"] for row in rows] == [each["entities"] for each in bertkit.load(folder).predict(texts)]
 
 
-def test_types_without_prefixes_and_other_schemes_are_entities(stock_models, tmp_path):
-    text = stock_models.TEXTS[0]
-    bare = tagger(stock_models, tmp_path / "bare", ("O", "PER", "LOC"))
-    [expected] = pipeline("token-classification", str(bare), aggregation_strategy="simple")([text])
-    [found] = bertkit.load(bare, aggregation="simple").predict([text])
+def test_types_without_prefixes_are_entities(stock_models, tmp_path):
+    text, folder = stock_models.TEXTS[0], tagger(stock_models, tmp_path, ("O", "PER", "LOC"))
+    [expected] = pipeline("token-classification", str(folder), aggregation_strategy="simple")([text])
+    [found] = bertkit.load(folder, aggregation="simple").predict([text])
     ours = {(each["type"], each["start"], each["end"]): each["probability"] for each in found["entities"]}
     assert ours == pytest.approx(spans_of(text, expected, "entity_group"), abs=1e-4)
-    scheme = tagger(stock_models, tmp_path / "scheme", ("O", "B-PER", "I-PER", "E-PER", "S-PER"))
-    [found] = bertkit.load(scheme).predict([text])
+
+
+def test_other_schemes_are_entities(stock_models, tmp_path):
+    folder = tagger(stock_models, tmp_path, ("O", "B-PER", "I-PER", "E-PER", "S-PER"))
+    [found] = bertkit.load(folder).predict([stock_models.TEXTS[0]])
     assert {each["type"] for each in found["entities"]} == {"PER"}
-    suffixed = tagger(stock_models, tmp_path / "suffixed", ("O", "PER-B", "PER-I", "LOC-B", "LOC-I"))
-    loaded = bertkit.load(suffixed)
+
+
+def test_suffixes_are_read_as_prefixes(stock_models, tmp_path):
+    text, folder = (
+        stock_models.TEXTS[0],
+        tagger(stock_models, tmp_path / "a", ("O", "PER-B", "PER-I", "LOC-B", "LOC-I")),
+    )
+    loaded = bertkit.load(folder)
     assert "labels such as 'PER-B' read as 'B-PER'" in loaded.task.assumptions
-    found = loaded.predict(text)
-    config = json.loads((suffixed / "config.json").read_text())
-    config |= {"id2label": dict(enumerate(ENTITIES)), "label2id": {name: n for n, name in enumerate(ENTITIES)}}
-    (suffixed / "config.json").write_text(json.dumps(config))
-    assert found == bertkit.load(suffixed).predict(text)
+    assert loaded.predict(text) == bertkit.load(tagger(stock_models, tmp_path / "b")).predict(text)
 
 
 @pytest.mark.parametrize(
@@ -358,12 +352,6 @@ def test_masked_words_are_those_of_the_pipeline(stock_models, tmp_path, family):
 # ---- wrong inputs --------------------------------------------------------------------------------------------------
 
 
-def edited(folder, **fields):
-    path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
-    return folder
-
-
 @pytest.mark.parametrize(
     ("auto_class", "says"),
     [
@@ -379,35 +367,36 @@ def test_a_checkpoint_without_such_a_head_is_refused(stock_models, tmp_path, aut
         bertkit.load(folder).predict("a film")
 
 
-def test_label_names_that_do_not_fit_are_refused(stock_models, tmp_path):
-    folder = classifier(stock_models, tmp_path)
-    with pytest.raises(CheckpointError, match=r"classifier.* has the shape \(3,.*config\.json does not belong"):
-        bertkit.load(edited(folder, id2label={"0": "a", "1": "b"}, label2id={"a": 0, "b": 1}))
-    with pytest.raises(CheckpointError, match=r"id2label in config\.json has the ids 0, 2; expected 0 to 1"):
-        bertkit.load(edited(folder, id2label={"0": "a", "2": "b"}))
-    with pytest.raises(CheckpointError, match="has the name 'a' more than once"):
-        bertkit.load(edited(folder, id2label={"0": "a", "1": "b", "2": "a"}))
-    with pytest.raises(CheckpointError, match="problem_type is regression with 3 outputs"):
-        bertkit.load(edited(folder, id2label={"0": "a", "1": "b", "2": "c"}, problem_type="regression"))
-
-
-def test_settings_of_another_task_are_refused(stock_models, tmp_path):
-    folder = classifier(stock_models, tmp_path)
-    with pytest.raises(RecipeError, match=r"data\.aggregation: .* is used for classification, which has no such"):
-        bertkit.load(folder, aggregation="first")
-    with pytest.raises(RecipeError, match=r"65 tokens, but .* has 64 positions"):
-        bertkit.load(folder, max_seq_length=65)
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (
+            {"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}},
+            r"classifier.* has the shape \(3,.*config\.json does not belong",
+        ),
+        ({"id2label": {"0": "a", "2": "b"}}, r"id2label in config\.json has the ids 0, 2; expected 0 to 1"),
+        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "has the name 'a' more than once"),
+        ({"problem_type": "regression"}, "problem_type is regression with 3 outputs"),
+    ],
+)
+def test_label_names_that_do_not_fit_are_refused(stock_models, tmp_path, fields, says):
+    config = classifier(stock_models, tmp_path) / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), **fields}))
+    with pytest.raises(CheckpointError, match=says):
+        bertkit.load(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
+        ({"aggregation": "first"}, r"data\.aggregation: .* is used for classification, which has no such"),
+        ({"max_seq_length": 65}, r"65 tokens, but .* has 64 positions"),
         ({"long_text": "windows"}, "data.long_text: expected one of cut, chunk, got 'windows'"),
         ({"max_seq_length": "12"}, "data.max_seq_length: expected an integer, got '12'"),
         ({"max_seq_length": 0}, "data.max_seq_length: 0 is for a training"),
     ],
 )
-def test_settings_of_another_type_are_refused(stock_models, tmp_path, setting, message):
+def test_settings_that_do_not_fit_are_refused(stock_models, tmp_path, setting, message):
     folder = classifier(stock_models, tmp_path)
     with pytest.raises(RecipeError, match=message):
         bertkit.load(folder, **setting)

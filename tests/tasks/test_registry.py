@@ -2,7 +2,6 @@
 
 import sys
 
-from bertkit.tasks import registry
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.registry import by_kind_of_task
 
@@ -18,7 +17,6 @@ def test_own_kinds_are_in_modules_beside(tmp_path, monkeypatch):
         "@name.register\ndef _(task: NerTask): return 'ner'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    registry._modules.cache_clear()
     from a_room.kinds import name  # type: ignore[import-not-found]
 
     assert "a_room.ner" not in sys.modules

@@ -9,11 +9,9 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.classification.settings import DataSettings
 from bertkit.tasks.folds import load_splits
-from bertkit.tasks.reranking import RerankingTask, TaskSettings
+from bertkit.tasks.reranking import RerankingTask
 
 pytestmark = pytest.mark.numeric
 
@@ -34,7 +32,7 @@ NEGATIVES = "query,passage,negative\n" + "".join(
 @pytest.fixture
 def task(task_of_files):
     """Builds a task of files, each given by its content: ``task(train_csv=…)``."""
-    return partial(task_of_files, RerankingTask, TaskSettings, DataSettings)
+    return partial(task_of_files, RerankingTask)
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +52,6 @@ def run(checkpoint, tmp_path_factory):
         return made[content, report]
 
     return finetune
-
-
-def test_columns_are_found_in_any_case(task):
-    header, lines = NEGATIVES.split("\n", 1)
-    settled, splits = task(train_csv=f"{header.upper()}\n{lines}", validation_csv=NEGATIVES).load()
-    assert settled.settings.text_columns == ["QUERY", "PASSAGE"]
-    assert splits["train"].notes[0] == "columns: queries in 'QUERY', passages in 'PASSAGE', negatives in 'NEGATIVE'"
-    assert splits["validation"].examples["PASSAGE"] == splits["train"].examples["PASSAGE"]
-    labelled = "Query,Passage,Score\nq,a,1\nq,b,0\n"
-    settled, splits = task(train_csv=labelled, validation_csv=labelled.lower()).load()
-    assert splits["train"].notes[0] == "columns: queries in 'Query', passages in 'Passage', relevance in 'Score'"
-    assert splits["validation"].examples["labels"] == [1.0, 0.0]
 
 
 def test_a_relevance_that_is_given_goes_before_negatives_by_name(task):
@@ -147,21 +133,6 @@ def test_equal_scores_are_no_ranking(task):
     assert (scores["accuracy_at_1"], scores["mrr_at_10"]) == (0, 0.5)
 
 
-@pytest.mark.parametrize("label", ["", " "])
-def test_a_test_set_may_have_an_empty_column_of_labels(task, label):
-    _, splits = task(train_csv=LABELLED, test_csv=f"query,passage,label\na,b,{label}\n").load(["train", "test"])
-    assert splits["test"].examples.column_names == ["query", "passage"]
-
-
-def test_perfect_rankings_are_no_collapse(task):
-    settled, splits = task(train_csv="query,passage,label\nq,a,0\nq,b,1\nr,c,1\nr,d,0\n").load(["train"])
-    columns = {name: splits["train"].examples[name] for name in ("query", "passage", "labels")}
-    logits = np.array([[0.1], [0.5], [2.0], [-1.0]])
-    assert settled.score(logits, columns, columns)["ndcg_at_10"] == 1
-    assert task_inference(settled).collapse(logits, columns, columns) is None
-    assert task_inference(settled).collapse(np.ones((4, 1)), columns, columns)
-
-
 def test_the_loss_is_the_binary_cross_entropy(task):
     settled, _ = task(train_csv=LABELLED).load(["train"])
     logits, labels = torch.tensor([[0.3], [-2.0], [5.0]]), torch.tensor([1.0, 0.0, 0.5])
@@ -182,6 +153,6 @@ def test_the_result_is_a_cross_encoder(run, content):
     assert again["eval_ndcg_at_10"] == pytest.approx(run(content).metrics["eval_ndcg_at_10"], abs=1e-5)
 
 
-def test_the_report_has_intervals_of_queries(run):
-    folder = run(LABELLED, report=True).output_dir
-    assert "nDCG@10" in (folder / "report.html").read_text() or "ndcg_at_10" in (folder / "report.html").read_text()
+def test_the_report_is_of_queries(run):
+    page = (run(LABELLED, report=True).output_dir / "report.html").read_text()
+    assert "3 queries" in page

@@ -7,7 +7,7 @@ import pickle
 
 from datasets import Dataset
 
-from bertkit.tasks.splits import ColumnsOf, Rows, Split, Truncation
+from bertkit.tasks.splits import ColumnsOf, Rows, Split
 
 
 def test_rows_equal_the_data_set_of_their_columns():
@@ -39,7 +39,3 @@ def test_rows_of_no_columns_or_no_rows():
     assert len(Rows({})) == 0
     assert len(Rows({"sentence": []})) == 0
     assert len(Rows({"sentence": ["a"]}).select([])) == 0
-
-
-def test_truncation_counts_inputs_and_tokens():
-    assert Truncation.of_lengths([8, 8, 3], [8, 20, 3]) == Truncation(1, 12, 3, 31)

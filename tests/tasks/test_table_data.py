@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from bertkit.data.tables import Table
 from bertkit.runtime.errors import DataError
 from bertkit.tasks import table_data
 from bertkit.tasks.classification.settings import DataSettings, TaskSettings
@@ -60,32 +59,31 @@ def test_impossible_settings_are_refused(settings, given, expected):
 @pytest.mark.parametrize(
     ("known", "given", "expected"),
     [
-        (["dev", "extra"], {}, "a/b: no split 'train'; available: 'dev', 'extra'; give --train-split"),
-        ([], {}, "a/b: no split 'train'; available: none; give --train-split"),
+        (["dev", "extra"], {}, "no split 'train'; available: 'dev', 'extra'; give --train-split"),
+        ([], {}, "no split 'train'; available: none; give --train-split"),
         (
             ["train"],
             {"validation_split": "train[90%:]"},
-            "a/b: --validation-split takes the split train or a part of it; give --train-split for the rest, such as "
+            "--validation-split takes the split train or a part of it; give --train-split for the rest, such as "
             "'train[:90%]' beside 'train[90%:]'",
         ),
     ],
 )
-def test_set_without_training_split_is_refused(monkeypatch, known, given, expected):
-    monkeypatch.setattr(table_data, "hub_splits", lambda *args: known)
+def test_set_without_training_split_is_refused(hub, known, given, expected):
+    hub({}, **{split: {} for split in known})
     with pytest.raises(DataError) as caught:
-        DataSettings(dataset_name="a/b", **given).tables(ROLES)
-    assert str(caught.value) == expected
+        DataSettings(dataset_name="org/x", **given).tables(ROLES)
+    assert str(caught.value) == f"org/x: {expected}"
 
 
-def test_model_card_names_the_scored_split(monkeypatch):
-    table = Table({"text": [f"text {number}" for number in range(40)], "label": ["x", "y"] * 20}, "a/b", "")
-    monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train", "dev"])
-    monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
+def test_model_card_names_the_scored_split(hub, monkeypatch):
+    table = {"text": [f"text {number}" for number in range(40)], "label": ["x", "y"] * 20}
+    hub({}, train=table, dev=table)
     monkeypatch.setattr(table_data, "check_disjoint", lambda *args: None)
-    given = ClassificationTask(TaskSettings(), DataSettings(dataset_name="a/b", validation_split="dev"))
-    assert hub_dataset(given.load()[0]) == ("a/b", "default", "dev")
-    held_out = ClassificationTask(TaskSettings(), DataSettings(dataset_name="a/b", train_split="train[:50%]"))
-    assert hub_dataset(held_out.load()[0]) == ("a/b", "default", "train[:50%]")
+    given = ClassificationTask(TaskSettings(), DataSettings(dataset_name="org/x", validation_split="dev"))
+    assert hub_dataset(given.load()[0]) == ("org/x", "default", "dev")
+    held_out = ClassificationTask(TaskSettings(), DataSettings(dataset_name="org/x", train_split="train[:50%]"))
+    assert hub_dataset(held_out.load()[0]) == ("org/x", "default", "train[:50%]")
 
 
 # ---- from a Hub -----------------------------------------------------------------------------------------------------
@@ -152,27 +150,19 @@ def load(hub_server, with_hub):
 
 
 @pytest.mark.slow
-def test_splits_parts_and_renamed_columns_of_every_task(load):
+def test_splits_may_be_parts(load):
     names = {"text_columns": ["review"], "label_column": "mark"}
     parts = {"train_split": "train[:75%]", "validation_split": "train[75%:]", "test_split": "test[5:8]"}
-    [reviews, shared, bad, far, unnamed, choices, nameless, asked, spans] = load(
+    reviews, shared, bad, far, empty = load(
         ("classification", names, {"dataset_name": "org/reviews", **parts}),
         ("classification", names, {"dataset_name": "org/reviews", **parts, "validation_split": "train[20:]"}),
         ("classification", names, {"dataset_name": "org/reviews", "train_split": "train[:90"}),
         ("classification", names, {"dataset_name": "org/reviews", "train_split": "train[:900%]"}),
-        ("classification", {}, {"dataset_name": "org/reviews"}),
-        (
-            "multiple_choice",
-            {"label_column": "answer_id"},
-            {"dataset_name": "org/choices", "train_split": "train[:1]", "validation_split": "train[1:]"},
-        ),
-        ("question_answering", {}, {"dataset_name": "org/asked", "validation_split": "train[:1]"}),
         (
             "question_answering",
             {"id_column": "key", "question_column": "query", "answers_column": "found"},
             {"dataset_name": "org/asked", "train_split": "train[:1]", "validation_split": "train[1:]"},
         ),
-        ("ner", {}, {"dataset_name": "org/spans", "train_split": "train[:3]", "validation_split": "train[3:]"}),
     )
     assert {name: len(examples["labels"]) for name, (_, examples) in reviews.items()} == {
         "train": 30,
@@ -186,13 +176,27 @@ def test_splits_parts_and_renamed_columns_of_every_task(load):
         "org/reviews: 10 rows are in the train set (train[:75%]) and in the validation set (train[20:]); give parts "
         "without common rows, such as 'train[:90%]' and 'train[90%:]', with --train-split and --validation-split"
     )
-    assert bad.startswith("org/reviews: split 'train[:90': expected the name of a split, a part of one such as")
-    assert far.startswith("org/reviews: split 'train[:900%]': expected the name of a split, a part of one such as")
+    for message, split in ((bad, "train[:90"), (far, "train[:900%]")):
+        assert message.startswith(f"org/reviews: split '{split}': expected the name of a split, a part of one such as")
+    assert empty == "org/asked (train[1:]): no rows; give a larger part"
+
+
+@pytest.mark.slow
+def test_columns_and_classes_of_every_task(load):
+    unnamed, choices, nameless, spans = load(
+        ("classification", {}, {"dataset_name": "org/reviews"}),
+        (
+            "multiple_choice",
+            {"label_column": "answer_id"},
+            {"dataset_name": "org/choices", "train_split": "train[:1]", "validation_split": "train[1:]"},
+        ),
+        ("question_answering", {}, {"dataset_name": "org/asked", "validation_split": "train[:1]"}),
+        ("ner", {}, {"dataset_name": "org/spans", "train_split": "train[:3]", "validation_split": "train[3:]"}),
+    )
     assert unnamed.startswith("org/reviews (train): cannot tell which of its columns has the labels:\n  'review': ")
     assert choices["validation"][1]["labels"] == [0]
     assert "org/asked (train): no column 'question'; available: 'key', 'query', 'context', 'found'" in nameless
     assert "of the questions with --question-column" in nameless
-    assert asked == "org/asked (train[1:]): no rows; give a larger part"
     assert spans["train"][1] == {  # O, B-LOC, I-LOC, B-PER, I-PER
         "tokens": [["Ann", "left"], ["He", "saw"], ["Ann", "Oslo"]],
         "labels": [[3, 0], [0, 0], [0, 1]],

@@ -141,17 +141,17 @@ def test_predict_tokenizes_the_beginning_only(kind, fine_tuned, monkeypatch):
     assert max(read) < 2000
 
 
-@pytest.mark.parametrize("kind", ["answers", "entities"])
-def test_windows_read_the_whole_text(kind, fine_tuned):
-    loaded = bertkit.load(fine_tuned(kind), device="cpu")
-    text = "the film is lovely or awful " * 400
-    if kind == "answers":
-        task, tokenizer = loaded.task, loaded.tokenizer
-        columns = {"question": ["is it good " * 400], "context": [text]}
-        cut = task_inference(task).cut_texts(columns, tokenizer)
-        assert cut["context"] == [text]
-        assert len(cut["question"][0]) < 1000
-        assert task.encode(cut, tokenizer)["input_ids"] == task.encode(columns, tokenizer)["input_ids"]
-    else:
-        columns = loaded.task.read_input([text])
-        assert task_inference(loaded.task).cut_texts(columns, loaded.tokenizer) == columns
+def test_of_a_question_and_its_text_only_the_question_is_cut(fine_tuned):
+    loaded = bertkit.load(fine_tuned("answers"), device="cpu")
+    columns = {"question": ["is it good " * 400], "context": ["the film is lovely or awful " * 400]}
+    cut = task_inference(loaded.task).cut_texts(columns, loaded.tokenizer)
+    assert cut["context"] == columns["context"]
+    assert len(cut["question"][0]) < 1000
+    features = (loaded.task.encode(each, loaded.tokenizer) for each in (cut, columns))
+    assert next(features)["input_ids"] == next(features)["input_ids"]
+
+
+def test_texts_to_tag_are_not_cut(fine_tuned):
+    loaded = bertkit.load(fine_tuned("entities"), device="cpu")
+    columns = loaded.task.read_input(["the film is lovely or awful " * 400])
+    assert task_inference(loaded.task).cut_texts(columns, loaded.tokenizer) == columns

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 import regex
 
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.tasks.windows import Window, check_overlap, most_context, windows
+from bertkit.tasks.windows import Window, most_context, windows
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -169,9 +169,6 @@ class InputForm:
         overlap: pieces that neighbouring windows of a long sentence share.
         cls, sep: token ids of [CLS] and [SEP].
         inside: for each label, the label of the other pieces of the word; None leaves these pieces unlabelled.
-
-    Raises:
-        RecipeError: ``overlap`` leaves no new piece for a window.
     """
 
     max_seq_length: int
@@ -179,9 +176,6 @@ class InputForm:
     cls: int
     sep: int
     inside: Sequence[int] | None = None
-
-    def __post_init__(self) -> None:
-        check_overlap(self.overlap, self.room)
 
     @property
     def room(self) -> int:

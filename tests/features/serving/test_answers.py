@@ -65,6 +65,8 @@ def test_labels_that_predict_gives_are_marked(kind, client_of, fine_tuned):
         expected = prediction.get("labels", [prediction.get("label")])
         assert {each["label"] for each in of_text if each["predicted"]} == set(expected)
         assert [each["score"] for each in of_text] == sorted((each["score"] for each in of_text), reverse=True)
+    few = answer(client_of(folder).post("/", {"inputs": TEXTS, "parameters": {"top_k": 2}}))
+    assert [len(of_text) for of_text in few] == [2] * len(TEXTS)  # also where more are predicted
 
 
 @pytest.fixture

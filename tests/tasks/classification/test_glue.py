@@ -164,13 +164,6 @@ def test_the_diagnostic_set_lies_beside_mnli(tmp_path):
     assert "labels" not in ax.column_names
 
 
-def test_a_number_that_is_none_is_named(tmp_path):
-    header, rows, *_ = LAYOUTS["stsb"]
-    write(tmp_path, train=header + rows.replace("3.250", "much"), dev=header + rows)
-    with pytest.raises(DataError, match=r"train\.tsv, line 2: 'score' is 'much'; expected a number"):
-        glue_task("stsb", tmp_path).load()
-
-
 @pytest.mark.parametrize("text", [3, None, " "])
 def test_a_row_without_a_text_in_a_table_of_ones_own_is_named(tmp_path, text):
     header, rows, *_ = LAYOUTS["sst2"]
@@ -212,25 +205,39 @@ def test_the_task_folder_itself_is_accepted_and_crlf_and_bom_do_not_matter(tmp_p
     assert examples["labels"][:] == [1, 0, 0]
 
 
-def test_faults_are_named_with_file_and_line_all_at_once(tmp_path):
-    write(tmp_path, train="sentence\tlabel\ngood\t1\nmore\t1\textra\nleast\n", dev="sentence\nbad\n")
-    with pytest.raises(DataError) as caught:
-        glue_task("sst2", tmp_path).load()
-    message = str(caught.value)
-    assert f"{tmp_path}/train.tsv, line 3: 3 fields where the header has 2" in message
-    assert f"{tmp_path}/train.tsv, line 4: 1 field where the header has 2" in message
-    assert f"{tmp_path}/dev.tsv: no column 'label'" in message
-    write(tmp_path, train="sentence\tlabel\ngood\t1\nbad\tgood\n", dev=DEV)
-    with pytest.raises(DataError, match=r"train\.tsv, line 3: label 'good' is not one of '0', '1'"):
-        glue_task("sst2", tmp_path).load()
+SCORED, ROWS, *_ = LAYOUTS["stsb"]
 
 
-def test_a_missing_folder_or_file_says_what_is_expected(tmp_path):
-    with pytest.raises(DataError, match=r"contains neither SST-2/dev\.tsv nor dev\.tsv"):
-        glue_task("sst2", tmp_path).load()
-    write(tmp_path, dev=DEV)
-    with pytest.raises(DataError, match=r"train\.tsv: no such file"):
-        glue_task("sst2", tmp_path).load()
+@pytest.mark.parametrize(
+    ("name", "files", "expected"),
+    [
+        (
+            "stsb",
+            {"train": SCORED + ROWS.replace("3.250", "much"), "dev": SCORED + ROWS},
+            ["train.tsv, line 2: 'score' is 'much'; expected a number"],
+        ),
+        (
+            "sst2",
+            {"train": "sentence\tlabel\ngood\t1\nmore\t1\textra\nleast\n", "dev": "sentence\nbad\n"},
+            [
+                "train.tsv, line 3: 3 fields where the header has 2",
+                "train.tsv, line 4: 1 field where the header has 2",
+                "dev.tsv: no column 'label'",
+            ],
+        ),
+        (
+            "sst2",
+            {"train": "sentence\tlabel\ngood\t1\nbad\tgood\n", "dev": DEV},
+            ["train.tsv, line 3: label 'good' is not one of '0', '1'"],
+        ),
+        ("sst2", {}, ["contains neither SST-2/dev.tsv nor dev.tsv"]),
+        ("sst2", {"dev": DEV}, ["train.tsv: no such file"]),
+    ],
+)
+def test_wrong_files_are_named_with_their_lines(refusal, tmp_path, name, files, expected):
+    message = refusal(glue_task(name, write(tmp_path, **files)))
+    for each in expected:
+        assert each in message
 
 
 def test_limits_keep_the_first_examples(tmp_path):
@@ -239,32 +246,42 @@ def test_limits_keep_the_first_examples(tmp_path):
     assert [len(splits[name].examples) for name in ("train", "validation")] == [2, 1]
 
 
-@pytest.mark.parametrize("names", [["negative", "positive"], ["positive", "negative"], None])
-def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, names):
+def hub_folder(folder: Path, kind: Any, **splits: tuple[list[str], list[Any]]) -> str:
     """A local data set folder in the Hub's form stands for the Hub: the same ``load_dataset`` call reads it."""
-    kind = ClassLabel(names=names) if names else Value("string")
     features = Features({"sentence": Value("string"), "label": kind, "idx": Value("int32")})
-    good, bad = (names.index("positive"), names.index("negative")) if names else ("positive", "negative")
-    rows = {
-        "train": (["a good film ", 'the "bad story', "NA"], [good, bad, bad]),
-        "validation": (["bad"], [bad]),
-        "test": (["x"], [-1 if names else ""]),
-    }
-    folder = tmp_path / "hub"
-    for split, (texts, labels) in rows.items():
+    (folder / "sst2").mkdir(parents=True)
+    for split, (texts, labels) in splits.items():
         columns = {"sentence": texts, "label": labels, "idx": list(range(len(texts)))}
-        (folder / "sst2").mkdir(parents=True, exist_ok=True)
         Dataset.from_dict(columns, features=features).to_parquet(folder / "sst2" / f"{split}-0.parquet")
     (folder / "README.md").write_text("---\nconfigs:\n- config_name: sst2\n  data_dir: sst2\n---\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize("names", [["negative", "positive"], ["positive", "negative"], None])
+def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, names):
+    kind = ClassLabel(names=names) if names else Value("string")
+    good, bad = (names.index("positive"), names.index("negative")) if names else ("positive", "negative")
+    hub = hub_folder(
+        tmp_path / "hub",
+        kind,
+        train=(["a good film ", 'the "bad story', "NA"], [good, bad, bad]),
+        validation=(["bad"], [bad]),
+        test=(["x"], [-1 if names else ""]),
+    )
     write(tmp_path / "SST-2", train=TRAIN, dev=DEV)
-    _, from_hub = glue_task("sst2").with_settings(hub_dataset=str(folder)).load()
+    _, from_hub = glue_task("sst2").with_settings(hub_dataset=hub).load()
     _, from_folder = glue_task("sst2", tmp_path).load()
     for name in ("train", "validation"):
         for column in ("sentence", "labels"):
             assert from_hub[name].examples[column][:] == from_folder[name].examples[column][:]
     assert "labels" not in from_hub["test"].examples.column_names
-    with pytest.raises(DataError, match="row 1: label None is not one of the 2 classes"):
-        glue_task("sst2")._hub_examples(Dataset.from_dict({"sentence": ["a"], "label": [None]}), "x", labelled=True)
+
+
+def test_a_row_of_the_hub_without_a_class_is_named(tmp_path):
+    kind = ClassLabel(names=["negative", "positive"])
+    hub = hub_folder(tmp_path / "hub", kind, train=(["a", "b"], [1, None]), validation=(["bad"], [0]))
+    with pytest.raises(DataError, match="row 2: label None is not one of the 2 classes"):
+        glue_task("sst2").with_settings(hub_dataset=hub).load()
 
 
 def test_without_the_hub_the_message_offers_the_folder():
@@ -293,21 +310,27 @@ def test_a_pair_has_two_segments_and_the_longer_one_is_cut(tokenizer):
         pair.read_input(["only one"])
 
 
-def test_a_split_is_encoded_with_its_ledger(tmp_path, tokenizer):
+def test_what_is_cut_of_a_split_is_counted(tmp_path, tokenizer):
     write(tmp_path, train=TRAIN, dev=DEV)
     glue = glue_task("sst2", tmp_path, max_seq_length=4)
-    splits = glue.load(["train", "validation"])[1]
-    with sharing_encodings(tmp_path / "shared"):
-        for _ in range(2):  # a run that reads the first split has the same key for the second one
-            tokenizer.backend_tokenizer.no_truncation()
-            encode_once(glue, splits, tokenizer)
-    assert len(list((tmp_path / "shared").iterdir())) == 2
-    features, cut = encode_split(glue, splits["train"], tokenizer)
+    features, cut = encode_split(glue, glue.load(["train"])[1]["train"], tokenizer)
     # 'a good film' is 5 tokens with specials, 'the "bad story' 6, 'NA' (uncased: unknown) 3
     assert cut == Truncation(examples=2, tokens=3, of_examples=3, of_tokens=14)
     assert str(cut) == "2 of 3 inputs cut (66.7 %), 3 tokens lost"
     assert features["labels"][:] == [1, 0, 0]
     assert "full_length" not in features.column_names
+
+
+def test_each_split_is_shared_once(tmp_path, tokenizer):
+    """A run that encodes the first split leaves settings in the tokenizer, which are no part of the second's key."""
+    write(tmp_path, train=TRAIN, dev=DEV)
+    glue = glue_task("sst2", tmp_path, max_seq_length=4)
+    splits = glue.load(["train", "validation"])[1]
+    with sharing_encodings(tmp_path / "shared"):
+        for _ in range(2):
+            tokenizer.backend_tokenizer.no_truncation()
+            encode_once(glue, splits, tokenizer)
+    assert len(list((tmp_path / "shared").iterdir())) == 2
 
 
 @pytest.mark.parametrize(

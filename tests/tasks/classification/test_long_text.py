@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from bertkit import BertConfig, BertForSequenceClassification
 from bertkit.inference.predictor import Predictor
 from bertkit.runtime.errors import RecipeError
-from bertkit.tasks.base import task_record, truncation_hint
-from bertkit.tasks.checkpoints import task_of_checkpoint
+from bertkit.tasks.base import truncation_hint
 from bertkit.tasks.classification.settings import DataSettings, TaskSettings
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.encoding import encode_split, fit_length
@@ -114,12 +110,6 @@ def test_both_texts_of_a_pair_count():
     )
 
 
-@pytest.mark.parametrize("length", [1, 2, -1])
-def test_a_length_without_room_for_a_token_is_refused(length):
-    with pytest.raises(ValueError, match=f"max_seq_length: expected .*, got {length}"):
-        DataSettings(max_seq_length=length)
-
-
 # ---- windows --------------------------------------------------------------------------------------------------------
 
 
@@ -134,19 +124,6 @@ def test_a_worked_example():
     assert features["token_type_ids"] == [[[0] * 8, [0] * 7], [[0] * 4]]
     assert features["length"] == [15, 4]
     assert features["labels"] == [1, 0]
-
-
-@given(lengths=st.lists(st.integers(0, 60), min_size=1, max_size=4), size=st.integers(3, 20), data=st.data())
-def test_windows_cover_every_token_and_share_the_stride(lengths, size, data):
-    stride = data.draw(st.integers(0, size - 3))
-    chunked = task(max_seq_length=size, stride=stride)
-    features = chunked.encode({"text": [text(length, start) for start, length in enumerate(lengths)]}, TOKENIZER)
-    for start, (length, windows) in enumerate(zip(lengths, features["input_ids"], strict=True)):
-        tokens = [FIRST + (start + position) % 50 for position in range(length)]
-        assert all(window[0] == CLS and window[-1] == SEP and len(window) <= size for window in windows)
-        inner = [window[1:-1] for window in windows]
-        assert inner[0] + [token for window in inner[1:] for token in window[stride:]] == tokens
-        assert inner == split(tokens, size - 2, stride)
 
 
 def test_a_text_that_fits_has_one_window_equal_to_the_plain_encoding():
@@ -226,27 +203,11 @@ def test_logits_are_those_of_a_naive_loop_over_windows(stride, pooling):
     assert np.abs(expected - expected.mean(axis=0)).max() > 0.1  # texts do differ
 
 
-def test_training_goes_through_every_window():
-    """The gradient reaches words that only a later window has, and the loss is that of the pooled logits."""
-    chunked, network = task(stride=0), model()
-    chunked.prepare(network)
-    features = chunked.encode({"text": [text(12)], "labels": [2]}, TOKENIZER)
-    batch = chunked.collate([{name: values[0] for name, values in features.items()}], TOKENIZER, INPUTS)
-    outcome = network(**batch)
-    torch.testing.assert_close(outcome.loss, torch.nn.functional.cross_entropy(outcome.logits, torch.tensor([2])))
-    outcome.loss.backward()
-    gradient = network.bert.embeddings.word_embeddings.weight.grad.abs().sum(dim=1)
-    assert (gradient[FIRST : FIRST + 12] > 0).all()
-    assert (gradient[FIRST + 12 :] == 0).all()
-
-
-def test_the_checkpoint_keeps_how_texts_are_chunked():
+def test_the_checkpoint_keeps_how_texts_are_chunked(through_checkpoint):
     chunked = task(stride=3, pooling="max")
-    config = BertConfig(**chunked.config(), bertkit_task=copy.deepcopy(task_record(chunked)))
-    later = task_of_checkpoint(config, "here")
-    assert later.data == chunked.data
+    assert through_checkpoint(chunked).data == chunked.data
     with pytest.raises(RecipeError, match=r"data\.stride: windows of 5 tokens, .* cannot share 3; expected 0 to 2"):
-        task_of_checkpoint(config, "here", max_seq_length=5)
+        through_checkpoint(chunked, max_seq_length=5)
 
 
 # ---- what is refused, and what is said ------------------------------------------------------------------------------

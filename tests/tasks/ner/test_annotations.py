@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -12,19 +11,11 @@ from hypothesis import strategies as st
 
 from bertkit.data.tables import Table
 from bertkit.inference.ner import EntityInference
-from bertkit.model.checkpoint.load import load_tokenizer
-from bertkit.runtime.errors import DataError, RecipeError
-from bertkit.tasks import table_data
 from bertkit.tasks.folds import load_splits
-from bertkit.tasks.ner.brat import read_brat
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
 
-from .test_task import outputs_that_say
-
-ANN, OSLO = "Ann Lee left 👩\u200d🚒 Oslo", "أوسلو في النرويج"
-TAGS = [["B-PER", "I-PER", "O", "O", "O", "B-LOC"], ["B-LOC", "O", "B-LOC"]]
-SPANS = [[(0, 7, "PER"), (17, 21, "LOC")], [(0, 5, "LOC"), (9, 16, "LOC")]]
+from .conftest import ANN, OSLO, SPANS, TAGS, outputs_that_say
 
 
 def spans(text, given):
@@ -74,22 +65,6 @@ def lines(*rows):
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-@pytest.fixture
-def task(task_of_files):
-    return partial(task_of_files, NerTask, TaskSettings, DataSettings)
-
-
-@pytest.fixture
-def tokenizer(checkpoint):
-    return load_tokenizer(checkpoint)
-
-
-def message(task, folder, splits=("train",)):
-    with pytest.raises((DataError, RecipeError)) as caught:
-        task.load(list(splits))
-    return str(caught.value).replace(f"{folder}/", "")
-
-
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
@@ -110,46 +85,6 @@ def test_every_form_gives_words_and_tags(task, tmp_path, form, as_list):
     assert splits["train"].notes == ("tags in IOB2: 2 types of entities ('LOC' 3, 'PER' 1)",)
 
 
-def test_a_folder_of_brat_gives_words_and_tags(task, tmp_path):
-    for name, text, of_text in (("b", ANN, SPANS[0]), ("a", OSLO, SPANS[1])):
-        entities = [
-            f"T{at}\t{label} {start} {end}\t{text[start:end]}" for at, (start, end, label) in enumerate(of_text)
-        ]
-        (tmp_path / f"{name}.txt").write_bytes(f"{text}\r\nAnn.\r\n".encode())
-        last = f"T9\tPER {len(text) + 2} {len(text) + 5}\tAnn"
-        (tmp_path / f"{name}.ann").write_text(
-            "\n".join([*entities, last, "R1\tin Arg1:T0 Arg2:T1", "#1\tNote T0\tsure"])
-        )
-    (tmp_path / "annotation.conf").write_text("[entities]\nPER\n")
-    found, splits = task(train_file=str(tmp_path)).load(["train"])
-    tags = [[found.settings.label_names[label] for label in row] for row in splits["train"].examples["labels"][:]]
-    assert tags == [[*TAGS[1], "B-PER", "O"], [*TAGS[0], "B-PER", "O"]]
-    (tmp_path / "a.ann").write_text("T1\tPER 0 2;3 5\tin parts")
-    refused = message(task(train_file=str(tmp_path)), tmp_path.parent)
-    assert refused.startswith(f"{tmp_path.name}/a.txt: a span is {{")
-    assert "'start': '0 2;3 5'" in refused
-    (tmp_path / "a.ann").write_text("T1 PER 0 3 Ann")  # an editor has replaced the tabs
-    assert "'start': 'T1 PER 0 3 Ann'" in message(task(train_file=str(tmp_path)), tmp_path.parent)
-
-
-def test_hidden_files_in_a_folder_of_brat_are_left_out(tmp_path):
-    """Archives made on macOS have a binary file for every file, with a dot before its name."""
-    (tmp_path / "__MACOSX").mkdir()
-    for name in ("a", "._a", "__MACOSX/a"):
-        (tmp_path / f"{name}.txt").write_bytes(b"Ann" if name == "a" else b"\0\5\x16\7")
-        (tmp_path / f"{name}.ann").write_bytes(b"T1\tPER 0 3\tAnn" if name == "a" else b"\0\5\x16\7")
-    assert read_brat(tmp_path).columns["file"] == ["a.txt"]
-
-
-def test_a_line_of_brat_ends_at_a_line_break_alone(task, tmp_path):
-    text = "Ann is in New\u2028Town, Oslo"  # a line separator, for which the name of an entity has no other sign
-    (tmp_path / "a.txt").write_text(text)
-    (tmp_path / "a.ann").write_text("T1\tLOC 10 18\tNew\u2028Town\r\nT2\tLOC 20 24\tOslo\n")
-    found, splits = task(train_file=str(tmp_path)).load(["train"])
-    tags = [found.settings.label_names[label] for label in splits["train"].examples["labels"][0]]
-    assert tags == ["O", "O", "O", "B-LOC", "I-LOC", "O", "B-LOC"]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
@@ -159,17 +94,17 @@ def test_a_line_of_brat_ends_at_a_line_break_alone(task, tmp_path):
         ("folder/x.ann", "T1\tPER 0 3\tAnn\n", "x.txt: cannot be read"),
     ],
 )
-def test_other_exports_are_refused_with_what_to_give(task, tmp_path, name, content, expected):
+def test_other_exports_are_refused_with_what_to_give(task, tmp_path, refusal, name, content, expected):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)
     given = path.parent if name.startswith("folder") else path
-    assert expected in message(task(train_file=str(given)), tmp_path)
+    assert expected in refusal(task(train_file=str(given)))
 
 
-def test_offsets_in_utf16_are_read_and_proposed(task, tmp_path):
+def test_offsets_in_utf16_are_read_and_proposed(task, refusal):
     in_utf16 = [(0, 7, "PER"), (19, 23, "LOC")]  # the two emoji count 2 each
-    refused = message(task(train_jsonl=lines(doccano(ANN, in_utf16))), tmp_path)
+    refused = refusal(task(train_jsonl=lines(doccano(ANN, in_utf16))))
     assert refused.splitlines() == [
         "train.jsonl, line 1: span 19:23 (LOC) is outside of the text, 0:21",
         "spans that do not fit their text: 1; if the offsets count UTF-16 code units, as JavaScript does, give "
@@ -183,36 +118,56 @@ def test_offsets_in_utf16_are_read_and_proposed(task, tmp_path):
     assert snapped["train"].notes[1:] == ("1 of 2 spans cut words and were extended to whole words",)
 
 
-def test_text_of_a_span_must_match(task, tmp_path):
+def test_text_of_a_span_must_match(task, refusal):
     wrong = label_studio(ANN, SPANS[0])
     wrong["annotations"][0]["result"][1]["value"]["text"] = "Bergen"
-    assert message(task(train_jsonl=lines(wrong)), tmp_path) == (
+    assert refusal(task(train_jsonl=lines(wrong))) == (
         "train.jsonl, line 1: span 17:21 (LOC) is 'Oslo' in the text, and 'Bergen' in the span"
     )
 
 
-def test_annotations_not_accepted_are_left_out(task, tmp_path):
-    cancelled, twice = label_studio(ANN, SPANS[0]), label_studio(ANN, SPANS[0])
-    cancelled["annotations"][0]["was_cancelled"] = True
-    none = {**label_studio(ANN, []), "annotations": []}
-    twice["annotations"] += [{"result": [], "ground_truth": False}]
-    twice["annotations"][0]["ground_truth"] = True
-    _, splits = task(train_jsonl=lines(cancelled, none, twice)).load(["train"])
-    assert len(splits["train"].examples) == 1
-    assert splits["train"].notes[1:] == ("2 of 3 rows have no accepted annotation and are left out",)
-    rejected = {**prodigy(ANN, []), "answer": "reject"}
-    table = lines(rejected, prodigy(OSLO, [(0, 2, "LOC")]))
-    assert message(task(train_jsonl=table), tmp_path).startswith("train.jsonl, line 2: span 0:2")
-    assert message(task(train_jsonl=lines(rejected)), tmp_path) == "train.jsonl: no row has an accepted annotation"
-    twice["annotations"][0]["ground_truth"] = False
-    both = label_studio(ANN, SPANS[0])
-    both["annotations"] += [{"result": both["annotations"][0]["result"][::-1]}]  # the same spans, in another order
-    assert len(task(train_jsonl=lines(both)).load(["train"])[1]["train"].examples) == 1
-    both["annotations"][1]["result"] = 5
-    assert message(task(train_jsonl=lines(both)), tmp_path).endswith("result of an annotation is 5; expected a list")
-    assert message(task(train_jsonl=lines(twice)), tmp_path) == (
-        "train.jsonl, line 1: 2 annotations that differ; keep one, or mark one as ground truth"
+def label_studio_of(*annotations):
+    return {**label_studio(ANN, []), "annotations": list(annotations)}
+
+
+RESULT = label_studio(ANN, SPANS[0])["annotations"][0]["result"]
+FIRST, NONE = {"result": RESULT}, {"result": []}
+
+
+@pytest.mark.parametrize(
+    ("form", "row"),
+    [
+        (prodigy, {**prodigy(ANN, []), "answer": "reject"}),
+        (label_studio, label_studio_of({**FIRST, "was_cancelled": True})),
+        (label_studio, label_studio_of()),
+    ],
+)
+def test_rows_without_an_accepted_annotation_are_left_out(task, refusal, form, row):
+    split = task(train_jsonl=lines(row, row, form(ANN, SPANS[0]))).load(["train"])[1]["train"]
+    assert len(split.examples) == 1
+    assert split.notes[1:] == ("2 of 3 rows have no accepted annotation and are left out",)
+    assert refusal(task(train_jsonl=lines(row, form(OSLO, [(0, 2, "LOC")])))).startswith(
+        "train.jsonl, line 2: span 0:2"
     )
+    assert refusal(task(train_jsonl=lines(row))) == "train.jsonl: no row has an accepted annotation"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ([{**FIRST, "ground_truth": True}, {**NONE, "ground_truth": False}], None),
+        ([FIRST, {"result": RESULT[::-1]}], None),  # the same spans, in another order
+        ([FIRST, {"result": 5}], "the result of an annotation is 5; expected a list"),
+        ([FIRST, NONE], "2 annotations that differ; keep one, or mark one as ground truth"),
+    ],
+)
+def test_of_several_annotations_one_counts(task, refusal, annotations, expected):
+    given = task(train_jsonl=lines(label_studio_of(*annotations)))
+    if expected is None:
+        found, splits = given.load(["train"])
+        assert [found.settings.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
+    else:
+        assert refusal(given) == f"train.jsonl, line 1: {expected}"
 
 
 def test_rows_left_out_move_neither_places_nor_groups(task):
@@ -233,9 +188,19 @@ def test_rows_left_out_move_neither_places_nor_groups(task):
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (spans("Ann left", [(0, 2, "X")]), "span 0:2 (X, 'An') cuts the word 'Ann'"),
+        (spans("Ann left", [(0, 2, "X")]), "span 0:2 (X, 'An') cuts the word 'Ann'; correct it, or give --snap"),
+        (spans("Ann left", [(1, 3, "X")]), "span 1:3 (X, 'nn') cuts the word 'Ann'"),
+        (spans("a north-bound", [(4, 6, "X")]), "span 4:6 (X, 'rt') cuts the word 'north-bound'"),
         (spans("Ann left", [(0, 9, "X")]), "span 0:9 (X) is outside of the text, 0:8"),
+        (spans("Ann left", [(-1, 3, "X")]), "span -1:3 (X) is outside of the text, 0:8"),
+        (spans("Ann left", [(5, 4, "X")]), "span 5:4 (X) ends before it begins"),
+        (spans("Ann left", [(3, 4, "X")]), "span 3:4 (X, ' ') has no word"),
+        (spans("Ann left", [(4, 4, "X")]), "span 4:4 (X, '') has no word"),
         (spans("Ann left", [(0, 3, "X"), (0, 8, "Y")]), "span 0:3 (X, 'Ann') and span 0:8 (Y, 'Ann left') overlap"),
+        (
+            spans("Ann left", [(0, 3, "X"), (0, 3, "X")]),
+            "span 0:3 (X, 'Ann') and span 0:3 (X, 'Ann') overlap; keep one",
+        ),
         ({"text": "Ann", "spans": None}, "no spans; write an empty list if it has none"),
         ({"text": "Ann", "spans": "X"}, "the spans are 'X'; expected a list"),
         ({"text": "Ann", "spans": [{"start": 0, "end": "3", "label": "X"}]}, "a span is {'end': '3', 'label'"),
@@ -252,14 +217,14 @@ def test_rows_left_out_move_neither_places_nor_groups(task):
         ({"text": 7, "spans": []}, "the text is 7; expected text"),
     ],
 )
-def test_a_wrong_row_is_refused_with_its_line(task, tmp_path, row, expected):
-    refused = message(task(train_jsonl=lines(spans(ANN, SPANS[0]), row)), tmp_path)
+def test_a_wrong_row_is_refused_with_its_line(task, refusal, row, expected):
+    refused = refusal(task(train_jsonl=lines(spans(ANN, SPANS[0]), row)))
     assert refused.splitlines()[0].startswith(f"train.jsonl, line 2: {expected}")
 
 
-def test_faults_of_all_files_come_together(task, tmp_path):
+def test_faults_of_all_files_come_together(task, refusal):
     bad = lines(*[spans("Ann left", [(0, 2, "X")])] * 12)
-    refused = message(task(train_jsonl=bad, validation_jsonl=bad), tmp_path, ("train", "validation"))
+    refused = refusal(task(train_jsonl=bad, validation_jsonl=bad))
     assert refused.startswith("24 faults:")
     assert refused.count("cuts the word") == refused.count("(12 times, also line 2, ") == 2
     assert "--offset-unit" not in refused  # both units give the same
@@ -283,8 +248,8 @@ def test_faults_of_all_files_come_together(task, tmp_path):
         ),
     ],
 )
-def test_missing_columns_are_asked_for(task, tmp_path, given, expected):
-    refused = message(task(**given), tmp_path)
+def test_missing_columns_are_asked_for(task, refusal, given, expected):
+    refused = refusal(task(**given))
     assert refused.startswith("train.jsonl: ")
     assert all(part in refused for part in expected.split("… "))
 
@@ -318,18 +283,11 @@ def test_table_of_words_and_texts_keeps_words(task):
 
 
 @pytest.mark.parametrize("of_lists", [False, True])
-def test_span_labels_of_a_hub_set_are_named(task, monkeypatch, of_lists):
+def test_span_labels_of_a_hub_set_are_named(task, hub, of_lists):
     columns = {"start": [0, 17], "end": [7, 21], "label": [1, 0]}
     rows = [dict(zip(columns, each, strict=True)) for each in zip(*columns.values(), strict=True)]
-    table = Table(
-        {"text": [ANN], "spans": [columns if of_lists else rows]},
-        "org/set (train)",
-        "",
-        class_names={"spans.label": ["LOC", "PER"]},
-    )
-    monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train"])
-    monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
-    found, splits = task(dataset_name="org/set").load(["train"])
+    hub({"spans.label": ["LOC", "PER"]}, train={"text": [ANN], "spans": [columns if of_lists else rows]})
+    found, splits = task(dataset_name="org/x").load(["train"])
     assert [found.settings.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
 
 

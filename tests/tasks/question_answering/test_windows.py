@@ -18,6 +18,8 @@ from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
 from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, mask_padding, pair_form
 
+from .conftest import perfect_logits
+
 CONTEXT = "the dog is in the park and sings"
 
 
@@ -28,18 +30,6 @@ def answer(context: str, text: str) -> dict[str, list[Any]]:
 def encode(tokenizer: Any, question: str, context: str, given: Any, *sizes: int) -> dict[str, list[Any]]:
     answers = None if given is None else [given]
     return encode_windows([question], [context], answers, tokenizer, WindowSizes(*sizes))
-
-
-def perfect_logits(features: dict[str, list[Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """Scores that are sure of the positions in the features, (N, S) each, padded as transformers' Trainer pads."""
-    made = []
-    for name in ("start_positions", "end_positions"):
-        logits = np.full((len(features[name]), max(features["length"])), -100, np.float32)
-        for row, (position, length) in enumerate(zip(features[name], features["length"], strict=True)):
-            logits[row, :length] = -9.0
-            logits[row, position] = 9.0
-        made.append(logits)
-    return made[0], made[1]
 
 
 def decode(features: dict[str, list[Any]], contexts: list[str], *logits: np.ndarray, **options: Any) -> list[Decoded]:
@@ -197,7 +187,7 @@ def test_sizes_without_room_for_text_are_refused(sizes, expected):
 
 
 def test_more_special_tokens_than_berts_are_counted(tokenizer):
-    """It would panic, which is no Exception."""
+    """The library would panic, which is no exception of Python's."""
     count = tokenizer.num_special_tokens_to_add(pair=True)
     assert pair_form(tokenizer).count == count
     encode(tokenizer, "a b c", CONTEXT, None, 8 + count, 2, 5)

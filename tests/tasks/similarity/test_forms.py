@@ -11,11 +11,8 @@ from typer.testing import CliRunner
 import bertkit
 from bertkit.cli.app import app
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.classification.settings import DataSettings as RerankingData
 from bertkit.tasks.reranking import RerankingTask
-from bertkit.tasks.reranking import TaskSettings as RerankingSettings
-from bertkit.tasks.similarity.settings import TaskSettings
-from bertkit.tasks.similarity.task import DataSettings, SimilarityTask
+from bertkit.tasks.similarity.task import SimilarityTask
 
 INFERENCE = ["entailment", "neutral", "contradiction"]
 NLI = "premise,hypothesis,label\na,b,0\nc,d,1\ne,f,2\ng,h,-1\n"
@@ -24,13 +21,13 @@ NLI = "premise,hypothesis,label\na,b,0\nc,d,1\ne,f,2\ng,h,-1\n"
 @pytest.fixture
 def task(task_of_files):
     """Builds a task of files, each given by its content: ``task(train_csv=…, form=…)``."""
-    return partial(task_of_files, SimilarityTask, TaskSettings, DataSettings)
+    return partial(task_of_files, SimilarityTask)
 
 
 @pytest.fixture
 def reranking(task_of_files):
     """Builds a task of files, as ``task``."""
-    return partial(task_of_files, RerankingTask, RerankingSettings, RerankingData)
+    return partial(task_of_files, RerankingTask)
 
 
 @pytest.fixture
@@ -62,18 +59,6 @@ def test_class_names_of_parquet_are_read(task, parquet, order, capsys):
     assert texts == [["a", "b"], ["c", "d"], ["e", "f"]]
     assert labels == [{"contradiction": 0, "neutral": 1, "entailment": 2}[name] for name in order]
     assert capsys.readouterr().err.count("left out 1 of 4 rows, which have no label (label is -1)") == 1
-
-
-def test_class_names_of_a_data_set_in_memory_are_read(task, tmp_path, monkeypatch):
-    import datasets
-
-    from bertkit.tasks.arguments import table_path
-
-    rows = {"premise": [*"ace"], "hypothesis": [*"bdf"], "label": [0, 1, 2]}
-    data = datasets.Dataset.from_dict(rows).cast_column("label", datasets.ClassLabel(names=INFERENCE))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path))
-    settled, _, labels, _ = loaded(task(train_file=table_path(data, "train_file")))
-    assert (settled.settings.form, labels) == ("nli", [2, 1, 0])
 
 
 @pytest.mark.parametrize(
@@ -178,12 +163,17 @@ def test_the_command_takes_several_names(tmp_path, checkpoint):
     lines = [f"{texts[row % 5]},{texts[(row + row // 5 + 1) % 5]},{row % 3}\n" for row in range(12)]
     path.write_text("premise,hypothesis,label\n" + "".join(lines))
     words = ["finetune", "similarity", "--train-file", str(path), "--model", str(checkpoint), "--output-dir", str(out)]
-    words += ["--max-seq-length", "16"]
-    asked = CliRunner().invoke(app, words)
-    assert isinstance(asked.exception, DataError)
-    assert "--label-names entailment neutral contradiction" in str(asked.exception)
-    options = ["--max-steps", "1", "--set", "train.report=false", "--validation-file", str(path)]
-    given = CliRunner().invoke(app, [*words, "--label-names", *INFERENCE, *options])
+    words += [
+        "--max-seq-length",
+        "16",
+        "--max-steps",
+        "1",
+        "--set",
+        "train.report=false",
+        "--validation-file",
+        str(path),
+    ]
+    given = CliRunner().invoke(app, [*words, "--label-names", *INFERENCE])
     assert given.exit_code == 0, given.exception
     recipe = bertkit.load_recipe(str(out / "recipe.yaml"))
     assert recipe.task.label_names == INFERENCE

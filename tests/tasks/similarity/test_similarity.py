@@ -13,12 +13,11 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.inference.outcome import task_inference
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.recipe.settings import HubSettings
 from bertkit.runtime.errors import DataError, PlacementError, RecipeError
 from bertkit.tasks.similarity.settings import TaskSettings
-from bertkit.tasks.similarity.task import DataSettings, SimilarityTask
+from bertkit.tasks.similarity.task import SimilarityTask
 
 pytestmark = pytest.mark.numeric
 
@@ -47,7 +46,7 @@ CONTENTS = {"scored_pairs": SCORED, "pairs": PAIRS, "triplets": TRIPLETS, "nli":
 @pytest.fixture
 def task(task_of_files):
     """Builds a task of files, each given by its content: ``task(train_csv=…, pooling=…)``."""
-    return partial(task_of_files, SimilarityTask, TaskSettings, DataSettings)
+    return partial(task_of_files, SimilarityTask)
 
 
 @pytest.fixture(scope="module")
@@ -91,17 +90,6 @@ def test_the_form_is_inferred(task, form):
     assert examples["texts"][0][:2] == TEXTS[:2]
     expected = {"scored_pairs": [0.0, 1.0], "nli": [1, 2]}.get(form, [1.0, 1.0])
     assert examples["labels"][:2] == expected
-
-
-@pytest.mark.parametrize("form", CONTENTS)
-def test_columns_are_found_in_any_case(task, form):
-    header, lines = CONTENTS[form].split("\n", 1)
-    _, usual = task(train_csv=CONTENTS[form]).load(["train"])
-    settled, splits = task(train_csv=f"{header.title()}\n{lines}", validation_csv=CONTENTS[form]).load()
-    assert settled.settings.text_columns == header.title().split(",")[: len(settled.settings.text_columns)]
-    for name in ("train", "validation"):
-        assert splits[name].examples["texts"] == usual["train"].examples["texts"]
-        assert splits[name].examples["labels"] == usual["train"].examples["labels"]
 
 
 @pytest.mark.parametrize(
@@ -257,15 +245,6 @@ def test_a_text_is_no_negative_of_itself(run, monkeypatch, form):
     run(form, overrides={"data.validation_fraction": 0.1})
     assert len(repeats) >= 8
     assert set(repeats) == {0}
-
-
-def test_perfect_rankings_are_no_collapse(task):
-    settled, splits = task(train_csv="query,passage\nx,y\nz,w\n").load(["train"])
-    columns = {"texts": splits["train"].examples["texts"], "labels": [1.0, 1.0]}
-    vectors = np.array([[[1.0, 0.0], [1.0, 0.1]], [[0.0, 1.0], [0.3, 1.0]]])
-    assert settled.score(vectors, columns, columns)["ndcg_at_10"] == 1
-    assert task_inference(settled).collapse(vectors, columns, columns) is None
-    assert task_inference(settled).collapse(np.ones((2, 2, 2)), columns, columns)
 
 
 def test_a_batch_that_does_not_fit_is_not_divided(run, tmp_path, monkeypatch):
