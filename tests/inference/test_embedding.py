@@ -42,6 +42,11 @@ def close(one: np.ndarray, other: torch.Tensor) -> None:
     np.testing.assert_allclose(one, other.numpy(), rtol=0, atol=2e-6)
 
 
+def assert_close(found, expected):
+    """Vectors of the same texts from two loads of a checkpoint, whose weights lie in two places of memory."""
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_pooling_ignores_what_shares_the_batch(bert, checkpoint):
     for pooling, of in (("mean", lambda s: s.mean(0)), ("max", lambda s: s.amax(0)), ("cls", lambda s: s[0])):
         found = bert.embed(TEXTS, pooling=pooling)
@@ -117,7 +122,7 @@ def test_windows_lose_and_repeat_no_token(bert, checkpoint, words, length, share
     assert np.isfinite(bert.embed(text, max_seq_length=length)).all()
 
 
-def test_every_family_and_every_head_has_an_encoder(encoder, checkpoint, tmp_path):
+def test_every_family_has_an_encoder_below_its_head(encoder, checkpoint, tmp_path):
     tokenizer = load_tokenizer(checkpoint)
     encoder.vocab_size = len(tokenizer)
     head_class("BertForTokenClassification", encoder, "here")(encoder).save_pretrained(tmp_path)
@@ -144,31 +149,30 @@ def test_vectors_are_those_of_the_encoder_below_a_head_of_features(fine_tuned, t
     assert_close(found, expected)
 
 
-def test_impossible_wishes_are_refused(bert):
-    for options, message in (
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"layers": [3]}, r"layers 3: .* has 2; expected 0 \(the embeddings\) to 2, or -1 \(the last\) to -3"),
         ({"layers": []}, "layers none"),
         ({"max_seq_length": 65}, "has 64 positions"),
         ({"max_seq_length": 10, "stride": 8}, "stride 8: expected 0 to 7, as a window of 10 has room for 8"),
         ({"max_seq_length": 2}, "max_seq_length 2: expected at least 3, the 2 special tokens and one more"),
         ({"pooling": "first"}, "pooling 'first': expected cls, mean, max or none"),
-    ):
-        with pytest.raises(RecipeError, match=message):
-            bert.embed("a film", **options)
+    ],
+)
+def test_impossible_wishes_are_refused(bert, options, message):
+    with pytest.raises(RecipeError, match=message):
+        bert.embed("a film", **options)
 
 
-def test_what_was_not_fine_tuned_does_not_predict(bert, checkpoint, monkeypatch):
-    with pytest.raises(CheckpointError, match="does not say which task"):
-        bert.predict("a film")
+def test_what_was_not_fine_tuned_has_no_task(bert):
     assert not hasattr(bert, "task")
+
+
+def test_an_error_of_loading_is_not_taken_for_a_missing_attribute(checkpoint, monkeypatch):
     monkeypatch.setattr("bertkit.inference.loaded.load_encoder", lambda *_: monkeypatch.nothing)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         bertkit.load(checkpoint).embed("a film")
-
-
-def assert_close(found, expected):
-    """Vectors of the same texts from two loads of a checkpoint, whose weights lie in two places of memory."""
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 class TestFiles:

@@ -9,6 +9,8 @@ from bertkit.inference.facts import collapse_of
 from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import load_task
 
+from .conftest import answered, known_answers
+
 
 @pytest.mark.parametrize(
     ("predicted", "true", "expected"),
@@ -43,20 +45,6 @@ def test_tasks_describe_their_predictions(fine_tuned, kind, outputs, columns, ex
     assert task_inference(task).collapse(np.array(outputs), columns, columns) == expected
 
 
-def answers(texts, odds=None):
-    return [
-        {"id": str(number), "prediction_text": text} | ({} if odds is None else {"no_answer_probability": odds[number]})
-        for number, text in enumerate(texts)
-    ]
-
-
-def known_answers(*texts):
-    return [
-        {"id": str(number), "answers": {"text": each, "answer_start": [0] * len(each)}}
-        for number, each in enumerate(texts)
-    ]
-
-
 TEXTS = ["the red house", "blue", "a dog", "cat"]
 KNOWN = known_answers(["red house", "house"], ["blue sky"], ["cat"], ["cat"])
 UNANSWERABLE = known_answers(["red house"], [], ["cat"], [])
@@ -66,8 +54,8 @@ UNANSWERABLE = known_answers(["red house"], [], ["cat"], [])
 @pytest.mark.parametrize(
     ("kind", "predictions", "references", "names"),
     [
-        ("answers", answers(TEXTS), KNOWN, ["exact_match", "f1"]),
-        ("maybe", answers(TEXTS, [-1.0, 1.0, -1.0, -1.0]), UNANSWERABLE, ["exact", "f1"]),
+        ("answers", answered(TEXTS), KNOWN, ["exact_match", "f1"]),
+        ("maybe", answered(TEXTS, [-1.0, 1.0, -1.0, -1.0]), UNANSWERABLE, ["exact", "f1"]),
         ("tags", [[0, 1, 1], [1], [0, 0]], [[0, 1, 0], [0], [0, 0]], ["accuracy"]),
         ("entities", [[1, 2, 0], [1], [0, 0]], [[1, 2, 0], [0], [1, 0]], ["overall_f1"]),
         ("entities", [[1, 0, 0, 1], [0, 1], [2, 1]], [[1, 2, 0, 1], [1, 2], [0, 2]], ["overall_f1"]),

@@ -12,13 +12,15 @@ from bertkit.inference.classification import numbers_in_words
 from bertkit.inference.evaluation import Evaluation
 from bertkit.inference.facts import classes_in_words, never_predicted, right_of_all
 from bertkit.inference.loaded import load
-from bertkit.inference.outcome import Outcome, task_inference
+from bertkit.inference.outcome import Outcome
 from bertkit.inference.predictor import load_task
 from bertkit.inference.verdict import Verdict, still_falls, verdict_of
 from bertkit.runtime.errors import BertkitError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.runs.evaluate import verdict_on_run
 from bertkit.training.runs.record import Run
+
+from .conftest import answered, known_answers
 
 
 @pytest.mark.parametrize(
@@ -57,6 +59,17 @@ def outcome(folder, outputs, training=None, **columns):
     }
     known = None if training is None else {"labels": np.array(training)}
     return Outcome(task, np.array(outputs, dtype=np.float64), columns, columns, "rows.csv", training=known)
+
+
+def decided(folder, predictions, references, texts=None, training=None):
+    """As `outcome`, with predictions and references in place of outputs; ``texts`` are the numbers of their texts."""
+    made = outcome(folder, [], training)
+    vars(made).update(
+        _predictions_and_references=(predictions, references),
+        same_texts=np.arange(len(references)) if texts is None else texts,
+        collapse=None,
+    )
+    return made
 
 
 def test_right_predictions_are_counted_against_guessing():
@@ -126,10 +139,9 @@ def test_copies_of_a_sentence_count_once_with_plain_tags(fine_tuned):
     intervals = []
     for times in (1, 5):
         own, true = ids([0, 1], [1, 0], [0, 0], [1, 1]) * times, ids([0, 1], [0, 0], [0, 1], [1, 1]) * times
-        of_kind = outcome(fine_tuned("tags"), [])
-        vars(of_kind).update(_predictions_and_references=(own, true), same_texts=np.tile(np.arange(4), times))
+        of_kind = decided(fine_tuned("tags"), own, true, texts=np.tile(np.arange(4), times))
         vars(of_kind.task)["word_probabilities"] = lambda *_, own=own: [np.eye(2)[tags] for tags in own]
-        sentence = task_inference(of_kind.task).facts(of_kind).sentences[0]
+        sentence = of_kind.facts().sentences[0]
         assert sentence.startswith(f"{6 * times} of {8 * times} words are right, 75.0 % (95 % interval ")
         intervals.append(sentence.partition("(")[2].partition(")")[0])
     assert intervals[0] == intervals[1]
@@ -139,34 +151,29 @@ def ids(*values):
     return [np.array(each) for each in values]
 
 
-def answered(*texts, **more):
-    return [{"id": str(number), "prediction_text": text, **more} for number, text in enumerate(texts)]
-
-
-def known(*texts):
-    return [{"id": str(number), "answers": {"text": [text] if text else []}} for number, text in enumerate(texts)]
-
-
 OF_TWO = "Of 2 entities, 1 are found with type and bounds, and of 2 predicted ones 1 are right: F1 0.5000 (95 % "
 NEVER = "1 of 1 type is never predicted: 'FILM' (%s)."
-UNSURE = answered("x", "x", "x", "x", no_answer_probability=9.0)
+UNSURE = answered("xxxx", [9.0] * 4)
 ERROR = "The mean absolute error is 0.5000 (95 % interval 0.0000 to 6."  # it is not below 0
 OTHER_KINDS = [  # kind, predictions, references, how the first sentence begins and the last one ends
     ("entities", ids([1, 2, 0], [0, 0, 1]), ids([1, 2, 0], [0, 1, 0]), OF_TWO, "; predicting none gives 0."),
     ("entities", ids([0, 0]), ids([1, 2]), "Of 1 entity, 0 are found", NEVER % "1 entity"),
     ("entities", ids([0, 0, 0]), ids([1, 1, 2]), "Of 2 entities, 0 are found", NEVER % "2 entities"),
-    ("answers", answered("Rome", "Paris"), known("Rome", "Bonn"), "1 of 2 answers is right", "%)."),
-    ("maybe", UNSURE, known("", "x", "x", "x"), "1 of 4 answers is right, 25.0 %", "That is not more than guessing."),
+    ("answers", answered(["Rome", "Paris"]), known_answers(["Rome"], ["Bonn"]), "1 of 2 answers is right", "%)."),
+    (
+        "maybe",
+        UNSURE,
+        known_answers([], ["x"], ["x"], ["x"]),
+        "1 of 4 answers is right, 25.0 %",
+        "That is not more than guessing.",
+    ),
     ("pairs", np.array([1.0, 3.0]), np.array([1.0, 2.0]), ERROR, "gives 0.5000."),
 ]
 
 
 @pytest.mark.parametrize(("kind", "predictions", "references", "first", "last"), OTHER_KINDS)
 def test_other_kinds_say_what_is_right(fine_tuned, kind, predictions, references, first, last):
-    of_kind = outcome(fine_tuned(kind), [])
-    vars(of_kind)["_predictions_and_references"] = predictions, references
-    vars(of_kind)["same_texts"] = np.arange(len(references))
-    sentences = task_inference(of_kind.task).facts(of_kind).sentences
+    sentences = decided(fine_tuned(kind), predictions, references).facts().sentences
     assert sentences[0].startswith(first)
     assert sentences[-1].endswith(last)
 
@@ -281,9 +288,8 @@ def test_few_examples_of_each_class_are_said(each, is_said):
 
 def test_entities_of_several_words_that_cannot_be_right(fine_tuned):
     """No word is predicted to continue an entity; weights of the classes do not help that."""
-    of_kind = outcome(fine_tuned("entities"), [], training=[[1, 2, 0]] * 9)
-    sides = [np.array([1, 0, 1]), np.array([1, 1])] * 5, [np.array([1, 2, 0]), np.array([1, 2])] * 5
-    vars(of_kind).update(_predictions_and_references=sides, same_texts=np.arange(10), collapse=None)
+    own, true = ids([1, 0, 1], [1, 1]) * 5, ids([1, 2, 0], [1, 2]) * 5
+    of_kind = decided(fine_tuned("entities"), own, true, training=[[1, 2, 0]] * 9)
     verdict = verdict_on_run(of_kind, (), {}, load_recipe("finetune/ner", {"data.train_file": "x"}))
     assert "No predicted entity has more than one word, so that 10 entities of several words cannot be right." in (
         verdict.sentences
@@ -293,14 +299,10 @@ def test_entities_of_several_words_that_cannot_be_right(fine_tuned):
 
 
 def test_few_entities_propose_folds(fine_tuned):
-    of_kind = outcome(fine_tuned("entities"), [])
-    vars(of_kind).update(_predictions_and_references=([np.array([1, 2]), np.array([0])] * 2,) * 2, collapse=None)
-    vars(of_kind)["same_texts"] = np.arange(4)
-    recipe = load_recipe("finetune/ner", {"data.train_file": "x"})
-    assert verdict_on_run(of_kind, (), {}, recipe).proposal is None  # all right
-    sides = [np.array([1, 2]), np.array([0, 0])] * 5, [np.array([1, 2]), np.array([1, 2])] * 5
-    vars(of_kind).update(_predictions_and_references=sides, same_texts=np.arange(10))
-    proposal = verdict_on_run(of_kind, (), {}, recipe).proposal
+    recipe, right = load_recipe("finetune/ner", {"data.train_file": "x"}), ids([1, 2], [0]) * 2
+    assert verdict_on_run(decided(fine_tuned("entities"), right, right), (), {}, recipe).proposal is None
+    some = decided(fine_tuned("entities"), ids([1, 2], [0, 0]) * 5, ids([1, 2], [1, 2]) * 5)
+    proposal = verdict_on_run(some, (), {}, recipe).proposal
     assert proposal is not None
     assert proposal.options == ("--folds 5",)
 
