@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -183,46 +182,43 @@ def recipe(**train):
     return load_recipe("finetune/classification", {"data.train_file": "rows.csv", **overrides})
 
 
-def test_what_is_proposed_follows_from_the_facts(fine_tuned):
-    folder, labels = fine_tuned("film"), [0, 1, 2, 0]
-    falling = [{"eval_loss": 1.4, "eval_accuracy": 0.5}, {"eval_loss": 0.9, "eval_accuracy": 0.75}]
-    right = outcome(folder, 9 * np.eye(3)[labels], labels=labels)
-    unsure = replace(right, outputs=np.eye(3)[[0, 0, 0, 0]] / 10)
-    sure = replace(right, outputs=9 * np.eye(3)[[0, 0, 0, 0]])
-    partly = replace(right, outputs=9 * np.eye(3)[[0, 1, 1, 1]])
-
-    def options(outcome, history=(), **train):
-        proposal = verdict_on_run(outcome, history, {}, recipe(**train)).proposal
-        return None if proposal is None else proposal.options
-
-    assert options(unsure, learning_rate=2e-5) == ("--num-train-epochs 6", "--learning-rate 6e-05")
-    assert options(unsure, learning_rate=1e-4, num_train_epochs=2) == ("--num-train-epochs 4",)
-    assert options(sure, learning_rate=2e-5) == ("--num-train-epochs 6", "--learning-rate 1e-05")
-    assert options(sure, learning_rate=5) == ("--num-train-epochs 6", "--learning-rate 5e-05")
-    few = [{"step": 12, "eval_loss": 0.9}]
-    assert options(sure, few, max_steps=12, learning_rate=2e-5) == ("--max-steps 24",)
-    assert options(partly, few, max_steps=12) == ("--max-steps 24",)
-    assert options(right, falling, max_steps=50) == ("--max-steps 100",)
-    known = {"labels": np.array([0] * 9 + [1] * 9 + [2])}
-    assert options(replace(partly, training=known)) == ("--class-weights balanced",)
-    for loss in ({"class_weights": "focal"}, {"label_smoothing_factor": 0.1}):
-        assert options(replace(partly, training=known), **loss) == ("--folds 5",)
-    assert options(right) == ("--folds 5",)  # four examples say little
-    for needing in ({"early_stopping_patience": 2}, {"save_strategy": "best"}, {"distill": {"teacher": "film"}}):
-        assert options(right, **needing) is None  # with folds the run would be refused
-    best = [*falling, {"eval_loss": 0.5, "eval_accuracy": 1.0}]
-    assert not any("falls" in sentence for sentence in verdict_of(right, best).sentences)
-    # The weights that a run keeps are evaluated once more in its last step: that loss is no end of the curve.
-    kept = [{"step": step, "eval_loss": loss} for step, loss in ((1, 0.9), (2, 0.5), (3, 1.4), (3, 0.5))]
-    assert not any("falls" in sentence for sentence in verdict_of(right, kept).sentences)
+# Logits of four examples with the classes 0, 1, 2 and 0.
+LOGITS = {
+    "right": 9 * np.eye(3)[[0, 1, 2, 0]],
+    "one class": 9 * np.eye(3)[[0, 0, 0, 0]],
+    "unsure": np.eye(3)[[0, 0, 0, 0]] / 10,
+    "never the third class": 9 * np.eye(3)[[0, 1, 1, 1]],
+}
+RARE, EQUAL = [0] * 9 + [1] * 9 + [2], [0, 1, 2] * 9  # classes of training examples
+FALLING = [{"eval_loss": 1.4, "eval_accuracy": 0.5}, {"eval_loss": 0.9, "eval_accuracy": 0.75}]
+FEW_STEPS = [{"step": 12, "eval_loss": 0.9}]
+EPOCHS, STEPS, FOLDS = "--num-train-epochs 6", "--max-steps 24", ("--folds 5",)
 
 
-def test_weights_of_classes_are_proposed_only_where_they_differ(fine_tuned):
-    """Classes that are never predicted have as many training examples as the others: all weights would be 1."""
-    partly = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1, 1, 1]], labels=[0, 1, 2, 0], training=[0, 1, 2] * 9)
-    proposal = verdict_on_run(partly, (), {}, recipe()).proposal
-    assert proposal is not None
-    assert proposal.options == ("--folds 5",)
+@pytest.mark.parametrize(
+    ("logits", "training", "history", "train", "options"),
+    [
+        ("unsure", None, (), {"learning_rate": 2e-5}, (EPOCHS, "--learning-rate 6e-05")),
+        ("unsure", None, (), {"learning_rate": 1e-4, "num_train_epochs": 2}, ("--num-train-epochs 4",)),
+        ("one class", None, (), {"learning_rate": 2e-5}, (EPOCHS, "--learning-rate 1e-05")),
+        ("one class", None, (), {"learning_rate": 5}, (EPOCHS, "--learning-rate 5e-05")),
+        ("one class", None, FEW_STEPS, {"max_steps": 12, "learning_rate": 2e-5}, (STEPS,)),
+        ("never the third class", None, FEW_STEPS, {"max_steps": 12}, (STEPS,)),
+        ("never the third class", RARE, (), {}, ("--class-weights balanced",)),
+        ("never the third class", RARE, (), {"class_weights": "focal"}, FOLDS),
+        ("never the third class", RARE, (), {"label_smoothing_factor": 0.1}, FOLDS),
+        ("never the third class", EQUAL, (), {}, FOLDS),  # all weights would be 1
+        ("right", None, FALLING, {"max_steps": 50}, ("--max-steps 100",)),
+        ("right", None, (), {}, FOLDS),  # four examples say little
+        ("right", None, (), {"early_stopping_patience": 2}, None),  # with folds the run would be refused
+        ("right", None, (), {"save_strategy": "best"}, None),
+        ("right", None, (), {"distill": {"teacher": "film"}}, None),
+    ],
+)
+def test_what_is_proposed_follows_from_the_facts(fine_tuned, logits, training, history, train, options):
+    of_run = outcome(fine_tuned("film"), LOGITS[logits], training, labels=[0, 1, 2, 0])
+    proposal = verdict_on_run(of_run, history, {}, recipe(**train)).proposal
+    assert (proposal and proposal.options) == options
 
 
 def unsure_outcome(fine_tuned):
@@ -252,16 +248,20 @@ def test_no_more_epochs_are_proposed_than_a_check_allows(fine_tuned, epochs, pro
     assert options == (() if proposed is None else (f"--num-train-epochs {proposed}",))
 
 
-@pytest.mark.parametrize(("loss", "is_said"), [(0.5, True), (0.05, False)])
-def test_the_loss_of_a_model_that_fits_its_examples_is_not_said_to_fall(fine_tuned, loss, is_said):
-    right = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1, 2, 0]], labels=[0, 1, 2, 0])
-    history = [
-        {"step": 1, "eval_loss": 1.4, "eval_accuracy": 0.5},
-        {"step": 2, "loss": loss},
-        {"step": 2, "eval_loss": 0.9, "eval_accuracy": 0.75},
-    ]
-    said = verdict_of(right, history).sentences
-    assert any("falls" in sentence for sentence in said) == is_said
+@pytest.mark.parametrize(
+    ("history", "is_said"),
+    [
+        (FALLING, True),
+        ([FALLING[0], {"step": 2, "loss": 0.5}, FALLING[1]], True),
+        ([FALLING[0], {"step": 2, "loss": 0.05}, FALLING[1]], False),  # the model fits its training examples
+        ([*FALLING, {"eval_loss": 0.5, "eval_accuracy": 1.0}], False),
+        # The weights that a run keeps are evaluated once more in its last step: that loss is no end of the curve.
+        ([{"step": step, "eval_loss": loss} for step, loss in ((1, 0.9), (2, 0.5), (3, 1.4), (3, 0.5))], False),
+    ],
+)
+def test_a_loss_that_still_falls_is_said_of_models_that_could_learn_more(fine_tuned, history, is_said):
+    right = outcome(fine_tuned("film"), LOGITS["right"], labels=[0, 1, 2, 0])
+    assert any("falls" in sentence for sentence in verdict_of(right, history).sentences) == is_said
 
 
 def test_the_score_of_a_labelled_test_set_is_said(fine_tuned):
