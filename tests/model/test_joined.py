@@ -125,6 +125,18 @@ def test_layers_compute_no_padding(tiny_sizes: dict[str, Any]):
     assert [shape[:2] for shape in shapes] == [(1, 20), (4, 9)]
 
 
+def test_a_context_within_another_does_nothing(tiny_sizes: dict[str, Any]):
+    model, inputs = model_of(BertModel, tiny_sizes), inputs_of(BertModel, MASKS["on the right"])
+    model.set_attn_implementation(JOINED)
+    with joined_sequences(model):
+        outer = model(**inputs).last_hidden_state
+        with joined_sequences(model):
+            inner = model(**inputs).last_hidden_state
+        again = model(**inputs).last_hidden_state
+    torch.testing.assert_close(inner, outer)
+    torch.testing.assert_close(again, outer)
+
+
 def test_recomputed_activations(tiny_sizes: dict[str, Any]):
     kind, labels = CASES["classification"]
     model, inputs = model_of(kind, tiny_sizes), inputs_of(kind, MASKS["on the right"])

@@ -147,7 +147,7 @@ def test_the_server_runs_it_too(run, with_code, tmp_path):
     ],
 )
 @pytest.mark.slow
-def test_code_that_cannot_be_run_is_one_message(run, with_code, tmp_path, family, code, said):
+def test_code_that_cannot_be_run_is_one_message(run, with_code, family, code, said):
     reference = "modeling_theirs.TheirModelForSequenceClassification"
     add_code(with_code, "AutoModelForSequenceClassification", reference, family)
     (with_code / "configuration_theirs.py").write_text(code)
