@@ -17,7 +17,6 @@ import bertkit
 from bertkit.inference import files, inputs, predictor
 from bertkit.inference.outcome import TaskInference, task_inference
 from bertkit.inference.row_files import CsvRows
-from bertkit.inference.writing import with_prediction
 from bertkit.runtime.errors import DataError, OutputError
 
 
@@ -143,35 +142,37 @@ def test_a_line_for_a_terminal_is_one_line(tmp_path):
     assert [lines for _, lines in bertkit.predict("x", input_file=tmp_path / "in.csv")] == [["9\ttwo lines"]]
 
 
-@pytest.mark.parametrize("name", ["label", "probability", "probabilities.a", "input_label"])
-@pytest.mark.parametrize("output", ["out.csv", "out.jsonl"])
-def test_a_column_named_as_a_prediction_is_kept(tmp_path, monkeypatch, name, output):
-    monkeypatch.setattr(Echo, "columns_of", lambda self, table: {name: table.column(name)})
-    (tmp_path / "in.csv").write_text(f"{name}\nsome text\n")
-    list(bertkit.predict("x", input_file=tmp_path / "in.csv", output_file=tmp_path / output))
-    text = (tmp_path / output).read_text()
-    (row,) = csv.DictReader(io.StringIO(text)) if output.endswith("csv") else [json.loads(text)]
-    assert row.pop(f"input_{name}") == "some text"
-    assert row.pop("label") == "9"
-    assert not {"some text"} & set(map(str, row.values()))
-
-
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ({"label": 1, "input_label": 2}, {"input_label": 1, "input_input_label": 2}),
-        ({"input_label": 2, "label": 1}, {"input_label": 1, "input_input_label": 2}),
-        ({"input_label": 2}, {"input_input_label": 2}),  # as in rows that have both
-        ({"probabilities": 1, "probabilities.x": 2}, {"input_probabilities": 1, "input_probabilities.x": 2}),
+        ({"label": "1"}, {"input_label": "1"}),
+        ({"probability": "1"}, {"input_probability": "1"}),
+        ({"probabilities.a": "1"}, {"input_probabilities.a": "1"}),
+        ({"label": "1", "input_label": "2"}, {"input_label": "1", "input_input_label": "2"}),
+        ({"input_label": "2", "label": "1"}, {"input_label": "1", "input_input_label": "2"}),
+        ({"input_label": "2"}, {"input_input_label": "2"}),  # as in rows that have both
         (
-            {"labels": 1, "input_text": 2, "input_": 3, "label.x": 4},
-            {"labels": 1, "input_text": 2, "input_": 3, "label.x": 4},
+            {"probabilities": "1", "probabilities.x": "2"},
+            {"input_probabilities": "1", "input_probabilities.x": "2"},
+        ),
+        (
+            {"labels": "1", "input_text": "2", "input_": "3", "label.x": "4"},
+            {"labels": "1", "input_text": "2", "input_": "3", "label.x": "4"},
         ),
     ],
 )
-def test_no_column_of_an_input_is_lost(given, kept):
-    prediction = {"label": "a", "probabilities": {"a": 1.0}}
-    assert with_prediction(given, prediction) == kept | prediction
+@pytest.mark.parametrize("output", ["out.csv", "out.jsonl"])
+def test_no_column_of_an_input_is_lost(tmp_path, monkeypatch, given, kept, output):
+    """The first column is the text, of one letter."""
+    monkeypatch.setattr(Echo, "columns_of", lambda self, table: {"text": table.column(next(iter(given)))})
+    (tmp_path / "in.csv").write_text(f"{','.join(given)}\n{','.join(given.values())}\n")
+    list(bertkit.predict("x", input_file=tmp_path / "in.csv", output_file=tmp_path / output))
+    text = (tmp_path / output).read_text()
+    (row,) = csv.DictReader(io.StringIO(text)) if output.endswith("csv") else [json.loads(text)]
+    predicted = {name: value for name, value in row.items() if name not in kept}
+    assert {name: row[name] for name in kept} == kept
+    assert {name.partition(".")[0] for name in predicted} == {"label", "probability", "probabilities"}
+    assert predicted["label"] == "1"
 
 
 def test_nested_values_of_the_input_are_json_in_csv(tmp_path):
