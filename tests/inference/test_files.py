@@ -151,6 +151,7 @@ def test_a_line_for_a_terminal_is_one_line(tmp_path):
         ({"label": "1", "input_label": "2"}, {"input_label": "1", "input_input_label": "2"}),
         ({"input_label": "2", "label": "1"}, {"input_label": "1", "input_input_label": "2"}),
         ({"input_label": "2"}, {"input_input_label": "2"}),  # as in rows that have both
+        ({"input_input_label": "3"}, {"input_input_input_label": "3"}),
         (
             {"probabilities": "1", "probabilities.x": "2"},
             {"input_probabilities": "1", "input_probabilities.x": "2"},

@@ -13,28 +13,14 @@ from .conftest import answered, known_answers
 
 
 @pytest.mark.parametrize(
-    ("predicted", "true", "expected"),
-    [
-        (["neg"] * 2, ["neg", "pos"], "all predictions are 'neg'"),
-        (["neg"] * 2, None, "all predictions are 'neg'"),
-        ([("a", "b")] * 2, [("a",), ("b",)], "all predictions are 'a, b'"),
-        ([()] * 10, [("a",), ("a", "b")] * 5, "no label is predicted"),
-        (["neg"] * 9 + ["pos"], ["neg", "pos"] * 5, None),
-        (["neg"] * 10, ["neg"] * 10, None),  # the references are the same too
-        (["neg"], ["pos"], None),  # one example
-        ([()] * 9 + [("a",)], [("a",), ("a", "b")] * 5, None),
-    ],
-)
-def test_the_same_prediction_for_all_examples(predicted, true, expected):
-    assert collapse_of(predicted, true) == expected
-
-
-@pytest.mark.parametrize(
     ("kind", "outputs", "columns", "expected"),
     [
         ("film", np.eye(3)[[1, 1]], {"labels": [0, 1]}, "all predictions are 'fair'"),
         ("film", np.eye(3)[[1, 0]], {"labels": [0, 1]}, None),
+        ("film", np.eye(3)[[1, 1]], {"labels": [0, 0]}, None),  # the references are the same too
         ("topics", [[-1.0, 2.0], [-1.0, 2.0]], {"labels": [[0, 1], [1, 1]]}, "all predictions are 'cast'"),
+        ("topics", [[1.0, 2.0], [1.0, 2.0]], {"labels": [[0, 1], [1, 1]]}, "all predictions are 'plot, cast'"),
+        ("topics", [[-1.0, -2.0], [-1.0, -2.0]], {"labels": [[0, 1], [1, 1]]}, "no label is predicted"),
         ("topics", [[-1.0, 2.0], [-1.0, -2.0]], {"labels": [[0, 1], [1, 1]]}, None),  # nothing, and one label
         ("choices", [[1.0, 0.0], [1.0, 0.0]], {"labels": [0, 1], "choice_count": [2, 2]}, "all predictions are '0'"),
     ],
@@ -43,6 +29,12 @@ def test_tasks_describe_their_predictions(fine_tuned, kind, outputs, columns, ex
     task, _ = load_task(str(fine_tuned(kind)), {})
     columns = {name: np.array(values) for name, values in columns.items()}
     assert task_inference(task).collapse(np.array(outputs), columns, columns) == expected
+
+
+@pytest.mark.parametrize(("predicted", "expected"), [(["neg"] * 2, "all predictions are 'neg'"), (["neg"], None)])
+def test_predictions_are_compared_without_references_too(predicted, expected):
+    """Those of tasks that score no single examples."""
+    assert collapse_of(predicted) == expected
 
 
 TEXTS = ["the red house", "blue", "a dog", "cat"]
