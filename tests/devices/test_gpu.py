@@ -186,6 +186,47 @@ def test_kernels_train_evaluate_and_predict(tmp_path: Path, checkpoint: Path, ke
     assert prediction["label"] in ("a", "b")
 
 
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "tolerance"),
+    [
+        ("sdpa", torch.float32, 1e-5),
+        ("flex_attention", torch.float32, 1e-4),
+        ("sdpa", torch.bfloat16, 5e-2),
+        ("flash_attention_2", torch.bfloat16, 5e-2),
+    ],
+)
+def test_kernels_compute_what_the_written_out_attention_does(
+    tiny_sizes: dict[str, Any], kernel: str, dtype: torch.dtype, tolerance: float
+):
+    """Three sequences of 16, 11 and 5 tokens, padded to 16."""
+    if kernel == "flex_attention" and not IS_GPU:
+        pytest.skip("tests/model/test_attention.py compiles it for a CPU")
+    torch.manual_seed(0)
+    inputs = {
+        "input_ids": torch.randint(5, 99, (3, 16)),
+        "attention_mask": (torch.arange(16) < torch.tensor([16, 11, 5])[:, None]).long(),
+        "token_type_ids": torch.randint(0, 2, (3, 16)),
+        "masked_positions": torch.tensor([[1, 9], [2, 3], [4, 0]]),
+        "labels": torch.tensor([[7, 8], [9, 10], [11, -100]]),
+        "next_sentence_label": torch.tensor([0, 1, 1]),
+    }
+    device = "cuda" if IS_GPU else "cpu"
+    inputs = {name: values.to(device) for name, values in inputs.items()}
+    config = bertkit.BertConfig(**{**tiny_sizes, "hidden_size": 64})  # flex attention takes heads of 16 and more
+    model = bertkit.BertForPreTraining(config).eval().to(device)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        expected = model(**inputs)
+        try:
+            model.set_attn_implementation(kernel)
+        except ImportError as error:
+            pytest.skip(f"{kernel} is not installed: {error}")
+        outputs = model.to(dtype)(**inputs)
+    torch.testing.assert_close(outputs.loss.float(), expected.loss, atol=tolerance, rtol=0)
+    logits, expected_logits = outputs.seq_relationship_logits.float(), expected.seq_relationship_logits
+    torch.testing.assert_close(logits, expected_logits, atol=tolerance, rtol=tolerance)
+
+
 def test_losses_without_padding_are_near(tmp_path: Path, checkpoint: Path):
     overrides = {
         **RUN,

@@ -99,9 +99,8 @@ def test_a_step_leaves_no_tensors_behind(tmp_path: Path, checkpoint: Path):
     of_run = {**RUN, **COLD, "placement.fixed_shapes": True}
     finetune("classification", tmp_path, checkpoint, of_run, callbacks=[kept])
     assert len(kept.after) == 4
-    assert (
-        kept.after[1] == kept.after[2]
-    )  # the first step makes the state of the optimizer, the last has no batch after it
+    # The first step makes the state of the optimizer, the last has no batch after it.
+    assert kept.after[1] == kept.after[2]
 
 
 def assert_few(counts: Counter[str], of_others: int) -> None:

@@ -126,6 +126,7 @@ FINE_TUNED = {
     "squad": ("squad", {}),
     "similarity": ("similarity", {"placement.per_device_train_batch_size": 4}),
 }
+JOINED_CASES = ["classification", "long documents", "ner", "multiple-choice", "squad", "similarity"]
 PRETRAINED = {
     "nsp": {"task.pair_objective": "nsp"},
     "sop": {"task.pair_objective": "sop"},
@@ -134,32 +135,24 @@ PRETRAINED = {
 }
 
 
-@pytest.mark.parametrize("case", FINE_TUNED)
-def test_finetuning(tmp_path: Path, checkpoint: Path, on_meta: _Evaluated, case: str):
-    kind, overrides = FINE_TUNED[case]
-    on_meta.evaluates = kind != "similarity"  # whose evaluation looks for rows without a score
-    with pytest.raises(Reached):
-        finetune(kind, tmp_path, checkpoint, {**RUN, **overrides}, callbacks=[on_meta])
-
-
-@pytest.fixture
-def without_padding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs join sequences, which a GPU does in half precision alone."""
+def join_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets runs join sequences, which a GPU does in half precision alone."""
     for story_of in (resolve, pretrain):
         monkeypatch.setattr(story_of, "set_attention", lambda model, *_: model.set_attn_implementation(JOINED))
 
 
-@pytest.mark.parametrize("case", ["classification", "long documents", "ner", "multiple-choice", "squad", "similarity"])
-def test_finetuning_without_padding(
-    tmp_path: Path, checkpoint: Path, on_meta: _Evaluated, without_padding: None, case: str
+@pytest.mark.parametrize(
+    ("case", "joins"), [*((case, False) for case in FINE_TUNED), *((case, True) for case in JOINED_CASES)]
+)
+def test_finetuning(
+    tmp_path: Path, checkpoint: Path, on_meta: _Evaluated, monkeypatch: pytest.MonkeyPatch, case: str, joins: bool
 ):
-    test_finetuning(tmp_path, checkpoint, on_meta, case)
-
-
-def test_pretraining_without_padding(
-    tmp_path: Path, checkpoint: Path, corpus: Path, on_meta: _Evaluated, without_padding: None
-):
-    test_pretraining(tmp_path, checkpoint, corpus, on_meta, "nsp")
+    if joins:
+        join_sequences(monkeypatch)
+    kind, overrides = FINE_TUNED[case]
+    on_meta.evaluates = kind != "similarity"  # whose evaluation looks for rows without a score
+    with pytest.raises(Reached):
+        finetune(kind, tmp_path, checkpoint, {**RUN, **overrides}, callbacks=[on_meta])
 
 
 def test_a_planted_wait_fails(tmp_path: Path, checkpoint: Path, on_meta: _Evaluated, monkeypatch: pytest.MonkeyPatch):
@@ -172,8 +165,18 @@ def test_a_planted_wait_fails(tmp_path: Path, checkpoint: Path, on_meta: _Evalua
 PRETRAINING = {**RUN, "data.max_seq_length": 32, "data.max_predictions_per_seq": 5}
 
 
-@pytest.mark.parametrize("case", PRETRAINED)
-def test_pretraining(tmp_path: Path, checkpoint: Path, corpus: Path, on_meta: _Evaluated, case: str):
+@pytest.mark.parametrize(("case", "joins"), [*((case, False) for case in PRETRAINED), ("nsp", True)])
+def test_pretraining(
+    tmp_path: Path,
+    checkpoint: Path,
+    corpus: Path,
+    on_meta: _Evaluated,
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+    joins: bool,
+):
+    if joins:
+        join_sequences(monkeypatch)
     with pytest.raises(Reached):
         bertkit.pretrain(
             corpus=[corpus],

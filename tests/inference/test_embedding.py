@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import bertkit
 from bertkit.inference import embedding, vector_files
-from bertkit.inference.vector_files import embed_texts
 from bertkit.model.checkpoint.encoders import head_class
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
 from bertkit.runtime.errors import CheckpointError, DataError, OutputError, RecipeError
@@ -40,6 +39,11 @@ def states(checkpoint: Path, text: str) -> list[torch.Tensor]:
 
 def close(one: np.ndarray, other: torch.Tensor) -> None:
     np.testing.assert_allclose(one, other.numpy(), rtol=0, atol=2e-6)
+
+
+def assert_close(found, expected):
+    """Vectors of the same texts from two loads of a checkpoint, whose weights lie in two places of memory."""
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_pooling_ignores_what_shares_the_batch(bert, checkpoint):
@@ -117,7 +121,7 @@ def test_windows_lose_and_repeat_no_token(bert, checkpoint, words, length, share
     assert np.isfinite(bert.embed(text, max_seq_length=length)).all()
 
 
-def test_every_family_and_every_head_has_an_encoder(encoder, checkpoint, tmp_path):
+def test_every_family_has_an_encoder_below_its_head(encoder, checkpoint, tmp_path):
     tokenizer = load_tokenizer(checkpoint)
     encoder.vocab_size = len(tokenizer)
     head_class("BertForTokenClassification", encoder, "here")(encoder).save_pretrained(tmp_path)
@@ -144,38 +148,37 @@ def test_vectors_are_those_of_the_encoder_below_a_head_of_features(fine_tuned, t
     assert_close(found, expected)
 
 
-def test_impossible_wishes_are_refused(bert):
-    for options, message in (
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"layers": [3]}, r"layers 3: .* has 2; expected 0 \(the embeddings\) to 2, or -1 \(the last\) to -3"),
         ({"layers": []}, "layers none"),
         ({"max_seq_length": 65}, "has 64 positions"),
         ({"max_seq_length": 10, "stride": 8}, "stride 8: expected 0 to 7, as a window of 10 has room for 8"),
         ({"max_seq_length": 2}, "max_seq_length 2: expected at least 3, the 2 special tokens and one more"),
         ({"pooling": "first"}, "pooling 'first': expected cls, mean, max or none"),
-    ):
-        with pytest.raises(RecipeError, match=message):
-            bert.embed("a film", **options)
+    ],
+)
+def test_impossible_wishes_are_refused(bert, options, message):
+    with pytest.raises(RecipeError, match=message):
+        bert.embed("a film", **options)
 
 
-def test_what_was_not_fine_tuned_does_not_predict(bert, checkpoint, monkeypatch):
-    with pytest.raises(CheckpointError, match="does not say which task"):
-        bert.predict("a film")
+def test_what_was_not_fine_tuned_has_no_task(bert):
     assert not hasattr(bert, "task")
+
+
+def test_an_error_of_loading_is_not_taken_for_a_missing_attribute(checkpoint, monkeypatch):
     monkeypatch.setattr("bertkit.inference.loaded.load_encoder", lambda *_: monkeypatch.nothing)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         bertkit.load(checkpoint).embed("a film")
-
-
-def assert_close(found, expected):
-    """Vectors of the same texts from two loads of a checkpoint, whose weights lie in two places of memory."""
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 class TestFiles:
     def test_pooled_vectors_are_the_same_in_all_forms(self, bert, checkpoint, tmp_path):
         expected = bert.embed(TEXTS)
         for form in ("npz", "parquet", "jsonl"):
-            assert embed_texts(checkpoint, tmp_path / f"out.{form}", TEXTS) == (3, 32)
+            assert bertkit.embed(checkpoint, tmp_path / f"out.{form}", TEXTS) == (3, 32)
         arrays = np.load(tmp_path / "out.npz")
         assert arrays["texts"].tolist() == TEXTS
         assert_close(arrays["embeddings"], expected)
@@ -188,7 +191,7 @@ class TestFiles:
     def test_token_vectors_are_the_same_in_all_forms(self, bert, checkpoint, tmp_path):
         expected = bert.embed(TEXTS, pooling="none")
         for form in ("npz", "parquet", "jsonl"):
-            embed_texts(checkpoint, tmp_path / f"out.{form}", TEXTS, pooling="none")
+            bertkit.embed(checkpoint, tmp_path / f"out.{form}", TEXTS, pooling="none")
         arrays = np.load(tmp_path / "out.npz")
         table = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist()
         for number, line in enumerate((tmp_path / "out.jsonl").read_text().splitlines()):
@@ -203,25 +206,25 @@ class TestFiles:
     def test_texts_come_from_lines_and_tables(self, checkpoint, tmp_path):
         (tmp_path / "lines.txt").write_text("a film\n\nthe plot\n")
         (tmp_path / "rows.csv").write_text("id,wording\n1,a film\n2,the plot\n")
-        assert embed_texts(checkpoint, tmp_path / "one.npz", input_file=tmp_path / "lines.txt")[0] == 3
-        assert embed_texts(checkpoint, tmp_path / "two.npz", None, tmp_path / "rows.csv", "wording")[0] == 2
+        assert bertkit.embed(checkpoint, tmp_path / "one.npz", input_file=tmp_path / "lines.txt")[0] == 3
+        assert bertkit.embed(checkpoint, tmp_path / "two.npz", None, tmp_path / "rows.csv", "wording")[0] == 2
         with pytest.raises(DataError, match="text"):
-            embed_texts(checkpoint, tmp_path / "three.npz", None, tmp_path / "rows.csv")
+            bertkit.embed(checkpoint, tmp_path / "three.npz", None, tmp_path / "rows.csv")
 
     def test_nothing_is_overwritten_and_unknown_endings_are_refused(self, tmp_path):
         (tmp_path / "here.npz").write_text("mine")
         with pytest.raises(OutputError, match="exists; give another name"):
-            embed_texts("no-checkpoint", tmp_path / "here.npz", ["a"])
+            bertkit.embed("no-checkpoint", tmp_path / "here.npz", ["a"])
         with pytest.raises(OutputError, match=r"expected a name that ends in \.npz, \.parquet, \.jsonl"):
-            embed_texts("no-checkpoint", tmp_path / "out.txt", ["a"])
+            bertkit.embed("no-checkpoint", tmp_path / "out.txt", ["a"])
 
     def test_blocks_of_texts_leave_no_trace(self, checkpoint, tmp_path, monkeypatch):
         monkeypatch.setattr(vector_files, "BLOCK", 2)
         monkeypatch.setattr(vector_files, "TEXTS_AT_ONCE", 2)
         texts = [TEXTS[0], "\u200b", *TEXTS[1:]]  # the second has no token
         for pooling in ("mean", "none"):
-            embed_texts(checkpoint, tmp_path / f"{pooling}.parquet", texts, pooling=pooling)
-            embed_texts(checkpoint, tmp_path / f"{pooling}.npz", texts, pooling=pooling)
+            bertkit.embed(checkpoint, tmp_path / f"{pooling}.parquet", texts, pooling=pooling)
+            bertkit.embed(checkpoint, tmp_path / f"{pooling}.npz", texts, pooling=pooling)
         table = pyarrow.parquet.read_table(tmp_path / "none.parquet").to_pydict()
         arrays = np.load(tmp_path / "none.npz")
         assert table["text"] == arrays["text"].tolist()
@@ -239,7 +242,7 @@ class TestFiles:
         lines.write_text('text,id\na plot,1\na film,2\n"",3\n')
         for name in ("out.parquet", "out.npz", "out.jsonl"):
             with pytest.raises(DataError, match=r"line 4: text is empty; .*\nThe 2 inputs before it were processed"):
-                embed_texts(checkpoint, tmp_path / name, input_file=lines)
+                bertkit.embed(checkpoint, tmp_path / name, input_file=lines)
         assert pyarrow.parquet.read_table(tmp_path / "out.parquet.partial")["text"].to_pylist() == ["a plot", "a film"]
         with (tmp_path / "out.npz.partial").open("rb") as file:
             assert np.load(file)["texts"].tolist() == ["a plot", "a film"]
@@ -251,7 +254,7 @@ class TestFiles:
         monkeypatch.setattr("bertkit.inference.vector_files._MOST_TEXT_BYTES", 10_000)
         texts = ["a film", "the plot", "a film " * 500]
         with pytest.raises(OutputError, match=r"3 texts would take 42\.0 kB, .* 3,500 characters .*FILE\.parquet"):
-            embed_texts(checkpoint, tmp_path / "out.npz", texts)
+            bertkit.embed(checkpoint, tmp_path / "out.npz", texts)
         with (tmp_path / "out.npz.partial").open("rb") as file:
             assert np.load(file)["texts"].tolist() == texts[:2]
 

@@ -8,13 +8,11 @@ import shutil
 
 import pytest
 
-import bertkit
 from bertkit.inference import evaluation
 from bertkit.inference.evaluation import data_of_run, evaluate
-from bertkit.inference.predictor import Predictor
+from bertkit.inference.predictor import Predictor, load_task
 from bertkit.recipe.files import without_paths
 from bertkit.runtime.errors import DataError, RecipeError
-from bertkit.tasks.classification.text_classification import TextClassification
 
 
 @pytest.fixture
@@ -63,27 +61,6 @@ def test_a_damaged_recipe_is_an_error(run):
     (run / "recipe.yaml").write_text("data: [")
     with pytest.raises(RecipeError, match=r"recipe\.yaml"):
         data_of_run(str(run), {})
-
-
-def test_evaluation_encodes_in_batches(fine_tuned, tmp_path, monkeypatch):
-    """A large split is not tokenized in one call; scores are those of the predictions."""
-    texts = [" ".join(["film"] * (row % 9 + 1)) for row in range(1500)]
-    rows = [f"{text},{('bad', 'good')[row % 2]}\n" for row, text in enumerate(texts)]
-    (tmp_path / "dev.csv").write_text("text,label\n" + "".join(rows))
-    labels = [each["label"] for each in bertkit.load(fine_tuned("film")).predict(texts)]
-    sizes, encode = [], TextClassification.encode
-
-    def noted(self, examples, tokenizer):
-        sizes.append(len(examples["text"]))
-        return encode(self, examples, tokenizer)
-
-    monkeypatch.setattr(evaluation, "_ROWS_AT_ONCE", 1000)
-    monkeypatch.setattr(TextClassification, "encode", noted)
-    found = evaluate(fine_tuned("film"), validation_file=tmp_path / "dev.csv")
-    assert sizes == [1, 1000, 500]  # the first one shows whether there are labels
-    right = sum(label == ("bad", "good")[row % 2] for row, label in enumerate(labels))
-    assert found.metrics["eval_accuracy"] == pytest.approx(right / 1500)
-    assert found.truncation["of_examples"] == 1500
 
 
 def test_rows_without_labels_are_refused_before_the_model_runs(fine_tuned, tmp_path, monkeypatch):
@@ -148,7 +125,17 @@ def test_scores_do_not_depend_on_the_rows_encoded_at_once(fine_tuned, kind, tmp_
     name, content = _FILES[kind]
     (tmp_path / name).write_text(content)
     whole = evaluate(fine_tuned(kind), validation_file=tmp_path / name)
+    task, _ = load_task(str(fine_tuned(kind)), {})
+    sizes, encode = [], type(task).encode
+
+    def noted(self, examples, tokenizer):
+        sizes.append(len(next(iter(examples.values()))))
+        return encode(self, examples, tokenizer)
+
     monkeypatch.setattr(evaluation, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(type(task), "encode", noted)
     parts = evaluate(fine_tuned(kind), validation_file=tmp_path / name)
     assert parts.metrics == pytest.approx(whole.metrics)
     assert (parts.examples, parts.truncation) == (whole.examples, whole.truncation)
+    assert sizes[0] == 1  # which shows whether there are labels
+    assert (sum(sizes[1:]), max(sizes)) == (whole.examples, 2)

@@ -13,11 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 
+import bertkit
 from bertkit.inference import files, inputs, predictor
-from bertkit.inference.files import predict_stream
 from bertkit.inference.outcome import TaskInference, task_inference
 from bertkit.inference.row_files import CsvRows
-from bertkit.inference.writing import with_prediction
 from bertkit.runtime.errors import DataError, OutputError
 
 
@@ -76,16 +75,16 @@ def labels(stream):
 def test_every_line_is_answered_empty_ones_too(tmp_path):
     path = tmp_path / "in.txt"
     path.write_text("one\n\nthree\r\nNA\n", newline="")
-    assert labels(predict_stream("x", input_file=path)) == [("one", "3"), ("", "0"), ("three", "5"), ("NA", "2")]
+    assert labels(bertkit.predict("x", input_file=path)) == [("one", "3"), ("", "0"), ("three", "5"), ("NA", "2")]
 
 
 def test_a_pipe_is_a_file_called_dash(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("a\nbé\n".encode())))
-    assert labels(predict_stream("x", input_file=Path("-"))) == [("a", "1"), ("bé", "2")]
+    assert labels(bertkit.predict("x", input_file=Path("-"))) == [("a", "1"), ("bé", "2")]
 
 
 def test_texts_are_taken_as_they_are():
-    assert labels(predict_stream("x", ["two words", " a\t"])) == [("two words", "9"), (" a\t", "3")]
+    assert labels(bertkit.predict("x", ["two words", " a\t"])) == [("two words", "9"), (" a\t", "3")]
 
 
 # Options of a prediction for one text, and what is said of them.
@@ -114,70 +113,73 @@ def test_impossible_options_are_refused_before_any_work(tmp_path, monkeypatch, o
         (tmp_path / name).write_text("{}")
     paths = {key: tmp_path / value for key, value in options.items() if isinstance(value, str)}
     with pytest.raises((DataError, OutputError), match=message):
-        predict_stream("x", **{"texts": ["a"], **options, **paths})
+        bertkit.predict("x", **{"texts": ["a"], **options, **paths})
 
 
 def test_tables_are_read_by_the_tasks_columns(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text('id,review\n1,"one, two"\n2,NA\n')
-    ((rows, lines),) = predict_stream("x", input_file=path)
+    ((rows, lines),) = bertkit.predict("x", input_file=path)
     assert [(row["review"], row["label"]) for row in rows] == [("one, two", "8"), ("NA", "2")]
     assert lines == ["8\tone, two", "2\tNA"]
 
 
 def test_texts_may_be_in_a_file_with_bio_in_its_name(tmp_path):
     (tmp_path / "authors.bio.txt").write_text("one\n")
-    assert labels(predict_stream("x", input_file=tmp_path / "authors.bio.txt")) == [("one", "3")]
+    assert labels(bertkit.predict("x", input_file=tmp_path / "authors.bio.txt")) == [("one", "3")]
 
 
 def test_columns_with_numbers_for_names_are_kept(tmp_path, monkeypatch):
     """As pandas writes them for a table without names."""
     monkeypatch.setattr(Echo, "columns_of", lambda self, table: {"0": table.column("0")})
     (tmp_path / "in.csv").write_text("0,1\nsome text,7\n")
-    list(predict_stream("x", input_file=tmp_path / "in.csv", output_file=tmp_path / "out.jsonl"))
+    list(bertkit.predict("x", input_file=tmp_path / "in.csv", output_file=tmp_path / "out.jsonl"))
     assert json.loads((tmp_path / "out.jsonl").read_text())["1"] == "7"
 
 
 def test_a_line_for_a_terminal_is_one_line(tmp_path):
     (tmp_path / "in.csv").write_text('review\n"two\nlines"\n')
-    assert [lines for _, lines in predict_stream("x", input_file=tmp_path / "in.csv")] == [["9\ttwo lines"]]
-
-
-@pytest.mark.parametrize("name", ["label", "probability", "probabilities.a", "input_label"])
-@pytest.mark.parametrize("output", ["out.csv", "out.jsonl"])
-def test_a_column_named_as_a_prediction_is_kept(tmp_path, monkeypatch, name, output):
-    monkeypatch.setattr(Echo, "columns_of", lambda self, table: {name: table.column(name)})
-    (tmp_path / "in.csv").write_text(f"{name}\nsome text\n")
-    list(predict_stream("x", input_file=tmp_path / "in.csv", output_file=tmp_path / output))
-    text = (tmp_path / output).read_text()
-    (row,) = csv.DictReader(io.StringIO(text)) if output.endswith("csv") else [json.loads(text)]
-    assert row.pop(f"input_{name}") == "some text"
-    assert row.pop("label") == "9"
-    assert not {"some text"} & set(map(str, row.values()))
+    assert [lines for _, lines in bertkit.predict("x", input_file=tmp_path / "in.csv")] == [["9\ttwo lines"]]
 
 
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ({"label": 1, "input_label": 2}, {"input_label": 1, "input_input_label": 2}),
-        ({"input_label": 2, "label": 1}, {"input_label": 1, "input_input_label": 2}),
-        ({"input_label": 2}, {"input_input_label": 2}),  # as in rows that have both
-        ({"probabilities": 1, "probabilities.x": 2}, {"input_probabilities": 1, "input_probabilities.x": 2}),
+        ({"label": "1"}, {"input_label": "1"}),
+        ({"probability": "1"}, {"input_probability": "1"}),
+        ({"probabilities.a": "1"}, {"input_probabilities.a": "1"}),
+        ({"label": "1", "input_label": "2"}, {"input_label": "1", "input_input_label": "2"}),
+        ({"input_label": "2", "label": "1"}, {"input_label": "1", "input_input_label": "2"}),
+        ({"input_label": "2"}, {"input_input_label": "2"}),  # as in rows that have both
+        ({"input_input_label": "3"}, {"input_input_input_label": "3"}),
         (
-            {"labels": 1, "input_text": 2, "input_": 3, "label.x": 4},
-            {"labels": 1, "input_text": 2, "input_": 3, "label.x": 4},
+            {"probabilities": "1", "probabilities.x": "2"},
+            {"input_probabilities": "1", "input_probabilities.x": "2"},
+        ),
+        (
+            {"labels": "1", "input_text": "2", "input_": "3", "label.x": "4"},
+            {"labels": "1", "input_text": "2", "input_": "3", "label.x": "4"},
         ),
     ],
 )
-def test_no_column_of_an_input_is_lost(given, kept):
-    prediction = {"label": "a", "probabilities": {"a": 1.0}}
-    assert with_prediction(given, prediction) == kept | prediction
+@pytest.mark.parametrize("output", ["out.csv", "out.jsonl"])
+def test_no_column_of_an_input_is_lost(tmp_path, monkeypatch, given, kept, output):
+    """The first column is the text, of one letter."""
+    monkeypatch.setattr(Echo, "columns_of", lambda self, table: {"text": table.column(next(iter(given)))})
+    (tmp_path / "in.csv").write_text(f"{','.join(given)}\n{','.join(given.values())}\n")
+    list(bertkit.predict("x", input_file=tmp_path / "in.csv", output_file=tmp_path / output))
+    text = (tmp_path / output).read_text()
+    (row,) = csv.DictReader(io.StringIO(text)) if output.endswith("csv") else [json.loads(text)]
+    predicted = {name: value for name, value in row.items() if name not in kept}
+    assert {name: row[name] for name in kept} == kept
+    assert {name.partition(".")[0] for name in predicted} == {"label", "probability", "probabilities"}
+    assert predicted["label"] == "1"
 
 
 def test_nested_values_of_the_input_are_json_in_csv(tmp_path):
     rows = [{"review": "good", "meta": {"a": 1}}, {"review": "bad", "meta": {"b": [2]}}, {"review": "so"}]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    list(predict_stream("x", input_file=tmp_path / "in.jsonl", output_file=tmp_path / "out.csv"))
+    list(bertkit.predict("x", input_file=tmp_path / "in.jsonl", output_file=tmp_path / "out.csv"))
     with (tmp_path / "out.csv").open(newline="") as file:
         found = [row["meta"] for row in csv.DictReader(file)]
     assert found == ['{"a": 1}', '{"b": [2]}', ""]
@@ -188,7 +190,7 @@ def test_a_column_that_csv_cannot_have_is_named(tmp_path, monkeypatch, capsys):
     rows = [{"review": "good"}, {"review": "bad"}, {"review": "so", "late": 1}]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(OutputError, match=r"column 'late': .*--output FILE\.jsonl"):
-        list(predict_stream("x", input_file=tmp_path / "in.jsonl", output_file=tmp_path / "out.csv"))
+        list(bertkit.predict("x", input_file=tmp_path / "in.jsonl", output_file=tmp_path / "out.csv"))
     assert "out.csv.partial: 2 complete rows" in capsys.readouterr().err
     assert len((tmp_path / "out.csv.partial").read_text().splitlines()) == 3
 
@@ -198,7 +200,7 @@ def test_blocks_are_smaller_with_very_many_labels(tmp_path, monkeypatch):
     monkeypatch.setattr(predictor, "load_task", lambda checkpoint, data: (Echo(), config))
     (tmp_path / "in.txt").write_text("a\nb\nc\n")
     for given in ({"texts": ["a", "b", "c"]}, {"input_file": tmp_path / "in.txt"}):
-        assert [len(block.rows) for block in predict_stream("x", **given)] == [2, 1]
+        assert [len(block.rows) for block in bertkit.predict("x", **given)] == [2, 1]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -225,12 +227,12 @@ class TestBlocks:
 
         monkeypatch.setattr(Echo, "encode", encode)
         monkeypatch.setattr(Echo, "predict_encoded", waiting)
-        found = labels(predict_stream("x", input_file=tmp_path / "in.txt"))
+        found = labels(bertkit.predict("x", input_file=tmp_path / "in.txt"))
         assert found == [("a", "1"), ("bb", "2"), ("ccc", "3")]
 
     def test_a_stream_that_is_left_ends_its_thread(self, tmp_path, small_blocks):
         (tmp_path / "in.txt").write_text("a\n" * 50)
-        stream = predict_stream("x", input_file=tmp_path / "in.txt")
+        stream = bertkit.predict("x", input_file=tmp_path / "in.txt")
         next(stream)
         stream.close()
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("bertkit")]
@@ -238,7 +240,7 @@ class TestBlocks:
     def test_blocks_are_written_one_by_one(self, tmp_path, small_blocks):
         (tmp_path / "in.txt").write_text("a\nbb\nccc\n")
         for output, header in (("out.csv", 1), ("out.jsonl", 0)):
-            stream = predict_stream("x", input_file=tmp_path / "in.txt", output_file=tmp_path / output)
+            stream = bertkit.predict("x", input_file=tmp_path / "in.txt", output_file=tmp_path / output)
             for expected in (["a", "bb"], ["ccc"]):
                 assert [row["text"] for row in next(stream).rows] == expected
                 written = (tmp_path / f"{output}.partial").read_text().splitlines()
@@ -251,7 +253,7 @@ class TestBlocks:
         (tmp_path / "in.txt").write_text("a\nbb\nccc\nbroken\n")
         output = tmp_path / "out.jsonl"
         with pytest.raises(DataError) as caught:
-            list(predict_stream("x", input_file=tmp_path / "in.txt", output_file=output))
+            list(bertkit.predict("x", input_file=tmp_path / "in.txt", output_file=output))
         assert str(caught.value).splitlines() == [
             "input 4: expected something else",
             "--on-error skip leaves out 1 such input of 2",
@@ -264,7 +266,7 @@ class TestBlocks:
 
     def test_a_fault_at_once_leaves_no_file(self, tmp_path):
         with pytest.raises(DataError, match=r"input 1: expected something else$"):
-            list(predict_stream("x", ["broken"], output_file=tmp_path / "out.csv"))
+            list(bertkit.predict("x", ["broken"], output_file=tmp_path / "out.csv"))
         assert list(tmp_path.iterdir()) == []
 
     def test_invalid_bytes_are_named_after_the_lines_before(self, monkeypatch):
@@ -281,7 +283,7 @@ class TestBlocks:
                 return len(part)
 
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(Pipe())))
-        stream = predict_stream("x", input_file=Path("-"))
+        stream = bertkit.predict("x", input_file=Path("-"))
         assert labels([next(stream)]) == [("one", "3"), ("two", "3")]
         with pytest.raises(
             DataError, match=r"byte offset 16 \(line 4, byte 0xe9: .*\n.*The 2 inputs before it were processed"
@@ -291,7 +293,7 @@ class TestBlocks:
     def test_rows_with_neighbours_are_one_block(self, tmp_path, small_blocks, monkeypatch):
         monkeypatch.setattr(TaskInference, "reads_neighbours", True)
         (tmp_path / "in.csv").write_text("review\na\nb\nc\n")
-        assert [len(block.rows) for block in predict_stream("x", input_file=tmp_path / "in.csv")] == [3]
+        assert [len(block.rows) for block in bertkit.predict("x", input_file=tmp_path / "in.csv")] == [3]
 
 
 # ---- text of strangers --------------------------------------------------------------------------------------------
@@ -308,7 +310,7 @@ def hostile_texts(number):
 @pytest.mark.parametrize("safe", [True, False])
 def test_safe_csv_has_no_formulas(tmp_path, safe):
     texts = [*(f"{sign}1" for sign in SIGNS), *filter(str.strip, hostile_texts(60)), '=HYPERLINK("http://x")', "-0.5"]
-    list(predict_stream("x", texts, output_file=tmp_path / "out.csv", csv_safe=safe))
+    list(bertkit.predict("x", texts, output_file=tmp_path / "out.csv", csv_safe=safe))
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as stream:
         found = [row["text"] for row in csv.DictReader(stream)]
     if not safe:
@@ -327,7 +329,7 @@ def test_column_names_are_cells_and_numbers_stay():
 
 def test_lines_for_a_terminal_have_no_control_characters():
     texts = hostile_texts(60)
-    lines = [line for block in predict_stream("x", texts) for line in block.lines]
+    lines = [line for block in bertkit.predict("x", texts) for line in block.lines]
     for text, line in zip(texts, lines, strict=True):
         label, shown = line.split("\t", 1)
         assert label == str(len(text))

@@ -9,22 +9,7 @@ from bertkit.inference.facts import collapse_of
 from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import load_task
 
-
-@pytest.mark.parametrize(
-    ("predicted", "true", "expected"),
-    [
-        (["neg"] * 2, ["neg", "pos"], "all predictions are 'neg'"),
-        (["neg"] * 2, None, "all predictions are 'neg'"),
-        ([("a", "b")] * 2, [("a",), ("b",)], "all predictions are 'a, b'"),
-        ([()] * 10, [("a",), ("a", "b")] * 5, "no label is predicted"),
-        (["neg"] * 9 + ["pos"], ["neg", "pos"] * 5, None),
-        (["neg"] * 10, ["neg"] * 10, None),  # the references are the same too
-        (["neg"], ["pos"], None),  # one example
-        ([()] * 9 + [("a",)], [("a",), ("a", "b")] * 5, None),
-    ],
-)
-def test_the_same_prediction_for_all_examples(predicted, true, expected):
-    assert collapse_of(predicted, true) == expected
+from .conftest import answered, known_answers
 
 
 @pytest.mark.parametrize(
@@ -32,7 +17,10 @@ def test_the_same_prediction_for_all_examples(predicted, true, expected):
     [
         ("film", np.eye(3)[[1, 1]], {"labels": [0, 1]}, "all predictions are 'fair'"),
         ("film", np.eye(3)[[1, 0]], {"labels": [0, 1]}, None),
+        ("film", np.eye(3)[[1, 1]], {"labels": [0, 0]}, None),  # the references are the same too
         ("topics", [[-1.0, 2.0], [-1.0, 2.0]], {"labels": [[0, 1], [1, 1]]}, "all predictions are 'cast'"),
+        ("topics", [[1.0, 2.0], [1.0, 2.0]], {"labels": [[0, 1], [1, 1]]}, "all predictions are 'plot, cast'"),
+        ("topics", [[-1.0, -2.0], [-1.0, -2.0]], {"labels": [[0, 1], [1, 1]]}, "no label is predicted"),
         ("topics", [[-1.0, 2.0], [-1.0, -2.0]], {"labels": [[0, 1], [1, 1]]}, None),  # nothing, and one label
         ("choices", [[1.0, 0.0], [1.0, 0.0]], {"labels": [0, 1], "choice_count": [2, 2]}, "all predictions are '0'"),
     ],
@@ -43,18 +31,10 @@ def test_tasks_describe_their_predictions(fine_tuned, kind, outputs, columns, ex
     assert task_inference(task).collapse(np.array(outputs), columns, columns) == expected
 
 
-def answers(texts, odds=None):
-    return [
-        {"id": str(number), "prediction_text": text} | ({} if odds is None else {"no_answer_probability": odds[number]})
-        for number, text in enumerate(texts)
-    ]
-
-
-def known_answers(*texts):
-    return [
-        {"id": str(number), "answers": {"text": each, "answer_start": [0] * len(each)}}
-        for number, each in enumerate(texts)
-    ]
+@pytest.mark.parametrize(("predicted", "expected"), [(["neg"] * 2, "all predictions are 'neg'"), (["neg"], None)])
+def test_predictions_are_compared_without_references_too(predicted, expected):
+    """Those of tasks that score no single examples."""
+    assert collapse_of(predicted) == expected
 
 
 TEXTS = ["the red house", "blue", "a dog", "cat"]
@@ -66,8 +46,8 @@ UNANSWERABLE = known_answers(["red house"], [], ["cat"], [])
 @pytest.mark.parametrize(
     ("kind", "predictions", "references", "names"),
     [
-        ("answers", answers(TEXTS), KNOWN, ["exact_match", "f1"]),
-        ("maybe", answers(TEXTS, [-1.0, 1.0, -1.0, -1.0]), UNANSWERABLE, ["exact", "f1"]),
+        ("answers", answered(TEXTS), KNOWN, ["exact_match", "f1"]),
+        ("maybe", answered(TEXTS, [-1.0, 1.0, -1.0, -1.0]), UNANSWERABLE, ["exact", "f1"]),
         ("tags", [[0, 1, 1], [1], [0, 0]], [[0, 1, 0], [0], [0, 0]], ["accuracy"]),
         ("entities", [[1, 2, 0], [1], [0, 0]], [[1, 2, 0], [0], [1, 0]], ["overall_f1"]),
         ("entities", [[1, 0, 0, 1], [0, 1], [2, 1]], [[1, 2, 0, 1], [1, 2], [0, 2]], ["overall_f1"]),

@@ -58,12 +58,6 @@ def test_overflow_in_fp16_is_one_message(stock_models, tmp_path, monkeypatch):
         loaded.predict(["a film"])
 
 
-def test_fp16_on_a_cpu_is_refused(stock_models, tmp_path):
-    folder = stock_models.stock_checkpoint(tmp_path, "bert", "AutoModelForSequenceClassification")
-    with pytest.raises(PlacementError, match="--precision fp16 needs a GPU; on this CPU use float32, bf16 or auto"):
-        bertkit.load(folder, device="cpu", precision="fp16")
-
-
 @pytest.mark.slow
 def test_an_onnx_model_keeps_its_own_precision(stock_models, tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")

@@ -11,8 +11,6 @@ import pyarrow
 import pytest
 
 import bertkit
-from bertkit.inference.files import predict_stream
-from bertkit.inference.vector_files import embed_texts
 from bertkit.runtime.errors import DataError
 
 COLUMNS = {"text": ["a good film", "an awful plot"], "n": [7, 8], "label": ["x", "y"]}
@@ -124,7 +122,7 @@ def test_vectors_are_a_column_of_the_same_kind(checkpoint, tmp_path, make):
     assert type(result) is type(given)
     vectors = np.array([list(each) for each in columns_of(result)["embedding"]])
     np.testing.assert_allclose(vectors, loaded.embed(COLUMNS["text"]), rtol=1e-5, atol=1e-6)
-    assert embed_texts(checkpoint, tmp_path / "out.npz", given)[0] == 2
+    assert bertkit.embed(checkpoint, tmp_path / "out.npz", given)[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -154,8 +152,8 @@ def test_inputs_that_cannot_be_read_are_skipped_and_listed(fine_tuned, tmp_path,
     path, out = tmp_path / "x.csv", tmp_path / "out.csv"
     path.write_text("id,text\n1,a good film\n2,\n3,an awful plot\n4,  \n5,good\n6\n")
     with pytest.raises(DataError, match="line 7: 1 field"):
-        list(predict_stream(fine_tuned("film"), input_file=path))
-    blocks = predict_stream(fine_tuned("film"), input_file=path, output_file=out, on_error="skip")
+        list(bertkit.predict(fine_tuned("film"), input_file=path))
+    blocks = bertkit.predict(fine_tuned("film"), input_file=path, output_file=out, on_error="skip")
     assert [row["id"] for block in blocks for row in block.rows] == ["1", "3", "5"]
     said = capsys.readouterr().err
     assert [f"skipped: {path}, line {line}: text is empty" in said for line in (3, 4, 5)] == [True, False, True]
@@ -164,7 +162,7 @@ def test_inputs_that_cannot_be_read_are_skipped_and_listed(fine_tuned, tmp_path,
     path.write_text("id,text\n1,\n2,\n")
     for name in ("none.csv", "none.json", "none.parquet"):
         with pytest.raises(DataError, match="all 2 inputs were skipped"):
-            list(predict_stream(fine_tuned("film"), input_file=path, output_file=tmp_path / name, on_error="skip"))
+            list(bertkit.predict(fine_tuned("film"), input_file=path, output_file=tmp_path / name, on_error="skip"))
     assert not list(tmp_path.glob("none.*"))
 
 

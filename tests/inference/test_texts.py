@@ -13,8 +13,6 @@ import pytest
 
 import bertkit
 from bertkit.data.tables.objects import kind_of_table, list_of_texts
-from bertkit.inference.files import predict_stream
-from bertkit.inference.vector_files import embed_texts
 from bertkit.runtime.errors import BertkitError, DataError
 
 TEXTS = ["a good film", "an awful plot"]
@@ -63,8 +61,8 @@ def test_what_is_no_text_is_refused(checkpoint, fine_tuned, tmp_path, make, mess
     answers = bertkit.load(fine_tuned("answers"))
     calls = [bertkit.load(checkpoint).fill_mask]
     if kind_of_table(given) is None:
-        calls += [film.predict, film.embed, lambda texts: list(predict_stream(fine_tuned("film"), texts))]
-        calls += [lambda texts: embed_texts(checkpoint, tmp_path / "out.npz", texts)]
+        calls += [film.predict, film.embed, lambda texts: list(bertkit.predict(fine_tuned("film"), texts))]
+        calls += [lambda texts: bertkit.embed(checkpoint, tmp_path / "out.npz", texts)]
     for call in calls:
         with pytest.raises(DataError, match=f"texts: {message}"):
             call(given)
@@ -92,10 +90,10 @@ def test_any_iterable_of_texts_is_taken(given):
 def test_no_texts_give_no_predictions(fine_tuned, kind):
     loaded = bertkit.load(fine_tuned(kind))
     assert loaded.predict([]) == []
-    assert list(predict_stream(fine_tuned(kind), [])) == []
+    assert list(bertkit.predict(fine_tuned(kind), [])) == []
     if kind == "answers":
         assert loaded.predict(question=[], context="the plot") == []
-        assert list(predict_stream(fine_tuned(kind), questions=[], context="the plot")) == []
+        assert list(bertkit.predict(fine_tuned(kind), questions=[], context="the plot")) == []
 
 
 def test_no_texts_give_no_vectors_and_masks(checkpoint):
@@ -113,8 +111,8 @@ def test_an_empty_file_gives_no_vectors(checkpoint, tmp_path, pooling, name):
     """The file has the columns and arrays, and their types, of one with a text."""
     (tmp_path / "empty.txt").touch()
     one, none = tmp_path / f"one {name}", tmp_path / name
-    assert embed_texts(checkpoint, one, ["a film"], pooling=pooling) == (1, 32)
-    assert embed_texts(checkpoint, none, input_file=tmp_path / "empty.txt", pooling=pooling) == (0, 32)
+    assert bertkit.embed(checkpoint, one, ["a film"], pooling=pooling) == (1, 32)
+    assert bertkit.embed(checkpoint, none, input_file=tmp_path / "empty.txt", pooling=pooling) == (0, 32)
     if name.endswith(".npz"):
         some, arrays = np.load(one), np.load(none)
         assert {each: (values.dtype.kind, values.shape[1:]) for each, values in arrays.items()} == {
@@ -146,8 +144,8 @@ def test_no_door_answers_a_text_without_words(fine_tuned, checkpoint, tmp_path, 
         "text 2: empty; give at least one word": [
             lambda: film.predict(["a", blank]),
             lambda: film.embed(["a", blank]),
-            lambda: embed_texts(checkpoint, out, ["a", blank]),
-            lambda: predict_stream(fine_tuned("film"), ["a", blank]),
+            lambda: bertkit.embed(checkpoint, out, ["a", blank]),
+            lambda: bertkit.predict(fine_tuned("film"), ["a", blank]),
         ],
         "none empty, got": [lambda: pairs.predict(f"a query\t{blank}".replace("\n\t", ""))],
         "question 1: empty": [lambda: answers.predict(question=blank, context="a film")],
@@ -173,11 +171,11 @@ def test_no_door_answers_a_text_without_words(fine_tuned, checkpoint, tmp_path, 
     ],
 )
 def test_arguments_that_do_not_go_with_texts(checkpoint, fine_tuned, tmp_path, options, message):
-    calls = [lambda **given: embed_texts(checkpoint, tmp_path / "v.npz", **given)]
+    calls = [lambda **given: bertkit.embed(checkpoint, tmp_path / "v.npz", **given)]
     if column := options.get("text_column"):
         loaded = bertkit.load(fine_tuned("film"))
         calls += [loaded.embed, lambda texts, text_column: loaded.predict(texts, text_columns=text_column)]
-        calls += [lambda texts, text_column: predict_stream(fine_tuned("film"), texts, text_columns=[column])]
+        calls += [lambda texts, text_column: bertkit.predict(fine_tuned("film"), texts, text_columns=[column])]
     for call in calls:
         with pytest.raises(BertkitError, match=message):
             call(**{"texts": ["a film"], **options})
@@ -193,23 +191,23 @@ def test_every_head_has_the_same_devices(checkpoint, fine_tuned):
 
 @pytest.mark.parametrize("colours", [True, False])
 def test_a_text_of_two_lines_is_shown_in_one(fine_tuned, colours):
-    [(_, [line])] = predict_stream(fine_tuned("entities"), ["a good\nfilm"], colours=colours)
+    [(_, [line])] = bertkit.predict(fine_tuned("entities"), ["a good\nfilm"], colours=colours)
     assert ("\n" in line, "\x1b" in line) == (False, colours)
 
 
 def test_all_texts_without_words_are_named_at_once(fine_tuned):
     with pytest.raises(DataError, match=r"^2 faults:\n  - text 1: empty.*\n  - text 3: empty; give at least one word$"):
-        predict_stream(fine_tuned("film"), [" ", "a", "\n"])
+        bertkit.predict(fine_tuned("film"), [" ", "a", "\n"])
 
 
 def test_texts_without_words_are_skipped_on_request(checkpoint, fine_tuned, tmp_path, capsys):
-    assert embed_texts(checkpoint, tmp_path / "v.npz", ["a", ""], on_error="skip")[0] == 1
-    [(rows, _)] = predict_stream(fine_tuned("film"), ["a", ""], on_error="skip")
+    assert bertkit.embed(checkpoint, tmp_path / "v.npz", ["a", ""], on_error="skip")[0] == 1
+    [(rows, _)] = bertkit.predict(fine_tuned("film"), ["a", ""], on_error="skip")
     assert [row["text"] for row in rows] == ["a"]
     assert capsys.readouterr().err.count("skipped: text 2: empty") == 2
-    [(rows, _)] = predict_stream(fine_tuned("answers"), questions=["a", ""], context="a film", on_error="skip")
+    [(rows, _)] = bertkit.predict(fine_tuned("answers"), questions=["a", ""], context="a film", on_error="skip")
     assert ([row["question"] for row in rows], "skipped: question 2: empty" in capsys.readouterr().err) == (["a"], True)
-    list(predict_stream(fine_tuned("pairs"), ["", "a\tb", "no pair"], on_error="skip"))
+    list(bertkit.predict(fine_tuned("pairs"), ["", "a\tb", "no pair"], on_error="skip"))
     said = capsys.readouterr().err
     assert "skipped: text 1: empty" in said
     assert "skipped: input 3: expected two texts" in said

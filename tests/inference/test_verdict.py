@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,15 @@ from bertkit.inference.classification import numbers_in_words
 from bertkit.inference.evaluation import Evaluation
 from bertkit.inference.facts import classes_in_words, never_predicted, right_of_all
 from bertkit.inference.loaded import load
-from bertkit.inference.outcome import Outcome, task_inference
+from bertkit.inference.outcome import Outcome
 from bertkit.inference.predictor import load_task
 from bertkit.inference.verdict import Verdict, still_falls, verdict_of
 from bertkit.runtime.errors import BertkitError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.runs.evaluate import verdict_on_run
 from bertkit.training.runs.record import Run
+
+from .conftest import answered, known_answers
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,17 @@ def outcome(folder, outputs, training=None, **columns):
     }
     known = None if training is None else {"labels": np.array(training)}
     return Outcome(task, np.array(outputs, dtype=np.float64), columns, columns, "rows.csv", training=known)
+
+
+def decided(folder, predictions, references, texts=None, training=None):
+    """As `outcome`, with predictions and references in place of outputs; ``texts`` are the numbers of their texts."""
+    made = outcome(folder, [], training)
+    vars(made).update(
+        _predictions_and_references=(predictions, references),
+        same_texts=np.arange(len(references)) if texts is None else texts,
+        collapse=None,
+    )
+    return made
 
 
 def test_right_predictions_are_counted_against_guessing():
@@ -126,10 +138,9 @@ def test_copies_of_a_sentence_count_once_with_plain_tags(fine_tuned):
     intervals = []
     for times in (1, 5):
         own, true = ids([0, 1], [1, 0], [0, 0], [1, 1]) * times, ids([0, 1], [0, 0], [0, 1], [1, 1]) * times
-        of_kind = outcome(fine_tuned("tags"), [])
-        vars(of_kind).update(_predictions_and_references=(own, true), same_texts=np.tile(np.arange(4), times))
+        of_kind = decided(fine_tuned("tags"), own, true, texts=np.tile(np.arange(4), times))
         vars(of_kind.task)["word_probabilities"] = lambda *_, own=own: [np.eye(2)[tags] for tags in own]
-        sentence = task_inference(of_kind.task).facts(of_kind).sentences[0]
+        sentence = of_kind.facts().sentences[0]
         assert sentence.startswith(f"{6 * times} of {8 * times} words are right, 75.0 % (95 % interval ")
         intervals.append(sentence.partition("(")[2].partition(")")[0])
     assert intervals[0] == intervals[1]
@@ -139,35 +150,30 @@ def ids(*values):
     return [np.array(each) for each in values]
 
 
-def answered(*texts, **more):
-    return [{"id": str(number), "prediction_text": text, **more} for number, text in enumerate(texts)]
-
-
-def known(*texts):
-    return [{"id": str(number), "answers": {"text": [text] if text else []}} for number, text in enumerate(texts)]
-
-
 OF_TWO = "Of 2 entities, 1 are found with type and bounds, and of 2 predicted ones 1 are right: F1 0.5000 (95 % "
 NEVER = "1 of 1 type is never predicted: 'FILM' (%s)."
-UNSURE = answered("x", "x", "x", "x", no_answer_probability=9.0)
+UNSURE = answered("xxxx", [9.0] * 4)
 ERROR = "The mean absolute error is 0.5000 (95 % interval 0.0000 to 6."  # it is not below 0
 OTHER_KINDS = [  # kind, predictions, references, how the first sentence begins and the last one ends
     ("entities", ids([1, 2, 0], [0, 0, 1]), ids([1, 2, 0], [0, 1, 0]), OF_TWO, "; predicting none gives 0."),
     ("entities", ids([0, 0]), ids([1, 2]), "Of 1 entity, 0 are found", NEVER % "1 entity"),
     ("entities", ids([0, 0], [0]), ids([0, 0], [0]), "Of 0 entities, 0 are found", "; predicting none gives 0."),
     ("entities", ids([0, 0, 0]), ids([1, 1, 2]), "Of 2 entities, 0 are found", NEVER % "2 entities"),
-    ("answers", answered("Rome", "Paris"), known("Rome", "Bonn"), "1 of 2 answers is right", "%)."),
-    ("maybe", UNSURE, known("", "x", "x", "x"), "1 of 4 answers is right, 25.0 %", "That is not more than guessing."),
+    ("answers", answered(["Rome", "Paris"]), known_answers(["Rome"], ["Bonn"]), "1 of 2 answers is right", "%)."),
+    (
+        "maybe",
+        UNSURE,
+        known_answers([], ["x"], ["x"], ["x"]),
+        "1 of 4 answers is right, 25.0 %",
+        "That is not more than guessing.",
+    ),
     ("pairs", np.array([1.0, 3.0]), np.array([1.0, 2.0]), ERROR, "gives 0.5000."),
 ]
 
 
 @pytest.mark.parametrize(("kind", "predictions", "references", "first", "last"), OTHER_KINDS)
 def test_other_kinds_say_what_is_right(fine_tuned, kind, predictions, references, first, last):
-    of_kind = outcome(fine_tuned(kind), [])
-    vars(of_kind)["_predictions_and_references"] = predictions, references
-    vars(of_kind)["same_texts"] = np.arange(len(references))
-    sentences = task_inference(of_kind.task).facts(of_kind).sentences
+    sentences = decided(fine_tuned(kind), predictions, references).facts().sentences
     assert sentences[0].startswith(first)
     assert sentences[-1].endswith(last)
 
@@ -177,46 +183,43 @@ def recipe(**train):
     return load_recipe("finetune/classification", {"data.train_file": "rows.csv", **overrides})
 
 
-def test_what_is_proposed_follows_from_the_facts(fine_tuned):
-    folder, labels = fine_tuned("film"), [0, 1, 2, 0]
-    falling = [{"eval_loss": 1.4, "eval_accuracy": 0.5}, {"eval_loss": 0.9, "eval_accuracy": 0.75}]
-    right = outcome(folder, 9 * np.eye(3)[labels], labels=labels)
-    unsure = replace(right, outputs=np.eye(3)[[0, 0, 0, 0]] / 10)
-    sure = replace(right, outputs=9 * np.eye(3)[[0, 0, 0, 0]])
-    partly = replace(right, outputs=9 * np.eye(3)[[0, 1, 1, 1]])
-
-    def options(outcome, history=(), **train):
-        proposal = verdict_on_run(outcome, history, {}, recipe(**train)).proposal
-        return None if proposal is None else proposal.options
-
-    assert options(unsure, learning_rate=2e-5) == ("--num-train-epochs 6", "--learning-rate 6e-05")
-    assert options(unsure, learning_rate=1e-4, num_train_epochs=2) == ("--num-train-epochs 4",)
-    assert options(sure, learning_rate=2e-5) == ("--num-train-epochs 6", "--learning-rate 1e-05")
-    assert options(sure, learning_rate=5) == ("--num-train-epochs 6", "--learning-rate 5e-05")
-    few = [{"step": 12, "eval_loss": 0.9}]
-    assert options(sure, few, max_steps=12, learning_rate=2e-5) == ("--max-steps 24",)
-    assert options(partly, few, max_steps=12) == ("--max-steps 24",)
-    assert options(right, falling, max_steps=50) == ("--max-steps 100",)
-    known = {"labels": np.array([0] * 9 + [1] * 9 + [2])}
-    assert options(replace(partly, training=known)) == ("--class-weights balanced",)
-    for loss in ({"class_weights": "focal"}, {"label_smoothing_factor": 0.1}):
-        assert options(replace(partly, training=known), **loss) == ("--folds 5",)
-    assert options(right) == ("--folds 5",)  # four examples say little
-    for needing in ({"early_stopping_patience": 2}, {"save_strategy": "best"}, {"distill": {"teacher": "film"}}):
-        assert options(right, **needing) is None  # with folds the run would be refused
-    best = [*falling, {"eval_loss": 0.5, "eval_accuracy": 1.0}]
-    assert not any("falls" in sentence for sentence in verdict_of(right, best).sentences)
-    # The weights that a run keeps are evaluated once more in its last step: that loss is no end of the curve.
-    kept = [{"step": step, "eval_loss": loss} for step, loss in ((1, 0.9), (2, 0.5), (3, 1.4), (3, 0.5))]
-    assert not any("falls" in sentence for sentence in verdict_of(right, kept).sentences)
+# Logits of four examples with the classes 0, 1, 2 and 0.
+LOGITS = {
+    "right": 9 * np.eye(3)[[0, 1, 2, 0]],
+    "one class": 9 * np.eye(3)[[0, 0, 0, 0]],
+    "unsure": np.eye(3)[[0, 0, 0, 0]] / 10,
+    "never the third class": 9 * np.eye(3)[[0, 1, 1, 1]],
+}
+RARE, EQUAL = [0] * 9 + [1] * 9 + [2], [0, 1, 2] * 9  # classes of training examples
+FALLING = [{"eval_loss": 1.4, "eval_accuracy": 0.5}, {"eval_loss": 0.9, "eval_accuracy": 0.75}]
+FEW_STEPS = [{"step": 12, "eval_loss": 0.9}]
+EPOCHS, STEPS, FOLDS = "--num-train-epochs 6", "--max-steps 24", ("--folds 5",)
 
 
-def test_weights_of_classes_are_proposed_only_where_they_differ(fine_tuned):
-    """Classes that are never predicted have as many training examples as the others: all weights would be 1."""
-    partly = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1, 1, 1]], labels=[0, 1, 2, 0], training=[0, 1, 2] * 9)
-    proposal = verdict_on_run(partly, (), {}, recipe()).proposal
-    assert proposal is not None
-    assert proposal.options == ("--folds 5",)
+@pytest.mark.parametrize(
+    ("logits", "training", "history", "train", "options"),
+    [
+        ("unsure", None, (), {"learning_rate": 2e-5}, (EPOCHS, "--learning-rate 6e-05")),
+        ("unsure", None, (), {"learning_rate": 1e-4, "num_train_epochs": 2}, ("--num-train-epochs 4",)),
+        ("one class", None, (), {"learning_rate": 2e-5}, (EPOCHS, "--learning-rate 1e-05")),
+        ("one class", None, (), {"learning_rate": 5}, (EPOCHS, "--learning-rate 5e-05")),
+        ("one class", None, FEW_STEPS, {"max_steps": 12, "learning_rate": 2e-5}, (STEPS,)),
+        ("never the third class", None, FEW_STEPS, {"max_steps": 12}, (STEPS,)),
+        ("never the third class", RARE, (), {}, ("--class-weights balanced",)),
+        ("never the third class", RARE, (), {"class_weights": "focal"}, FOLDS),
+        ("never the third class", RARE, (), {"label_smoothing_factor": 0.1}, FOLDS),
+        ("never the third class", EQUAL, (), {}, FOLDS),  # all weights would be 1
+        ("right", None, FALLING, {"max_steps": 50}, ("--max-steps 100",)),
+        ("right", None, (), {}, FOLDS),  # four examples say little
+        ("right", None, (), {"early_stopping_patience": 2}, None),  # with folds the run would be refused
+        ("right", None, (), {"save_strategy": "best"}, None),
+        ("right", None, (), {"distill": {"teacher": "film"}}, None),
+    ],
+)
+def test_what_is_proposed_follows_from_the_facts(fine_tuned, logits, training, history, train, options):
+    of_run = outcome(fine_tuned("film"), LOGITS[logits], training, labels=[0, 1, 2, 0])
+    proposal = verdict_on_run(of_run, history, {}, recipe(**train)).proposal
+    assert (proposal and proposal.options) == options
 
 
 def unsure_outcome(fine_tuned):
@@ -246,16 +249,20 @@ def test_no_more_epochs_are_proposed_than_a_check_allows(fine_tuned, epochs, pro
     assert options == (() if proposed is None else (f"--num-train-epochs {proposed}",))
 
 
-@pytest.mark.parametrize(("loss", "is_said"), [(0.5, True), (0.05, False)])
-def test_the_loss_of_a_model_that_fits_its_examples_is_not_said_to_fall(fine_tuned, loss, is_said):
-    right = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1, 2, 0]], labels=[0, 1, 2, 0])
-    history = [
-        {"step": 1, "eval_loss": 1.4, "eval_accuracy": 0.5},
-        {"step": 2, "loss": loss},
-        {"step": 2, "eval_loss": 0.9, "eval_accuracy": 0.75},
-    ]
-    said = verdict_of(right, history).sentences
-    assert any("falls" in sentence for sentence in said) == is_said
+@pytest.mark.parametrize(
+    ("history", "is_said"),
+    [
+        (FALLING, True),
+        ([FALLING[0], {"step": 2, "loss": 0.5}, FALLING[1]], True),
+        ([FALLING[0], {"step": 2, "loss": 0.05}, FALLING[1]], False),  # the model fits its training examples
+        ([*FALLING, {"eval_loss": 0.5, "eval_accuracy": 1.0}], False),
+        # The weights that a run keeps are evaluated once more in its last step: that loss is no end of the curve.
+        ([{"step": step, "eval_loss": loss} for step, loss in ((1, 0.9), (2, 0.5), (3, 1.4), (3, 0.5))], False),
+    ],
+)
+def test_a_loss_that_still_falls_is_said_of_models_that_could_learn_more(fine_tuned, history, is_said):
+    right = outcome(fine_tuned("film"), LOGITS["right"], labels=[0, 1, 2, 0])
+    assert any("falls" in sentence for sentence in verdict_of(right, history).sentences) == is_said
 
 
 def test_the_score_of_a_labelled_test_set_is_said(fine_tuned):
@@ -282,9 +289,8 @@ def test_few_examples_of_each_class_are_said(each, is_said):
 
 def test_entities_of_several_words_that_cannot_be_right(fine_tuned):
     """No word is predicted to continue an entity; weights of the classes do not help that."""
-    of_kind = outcome(fine_tuned("entities"), [], training=[[1, 2, 0]] * 9)
-    sides = [np.array([1, 0, 1]), np.array([1, 1])] * 5, [np.array([1, 2, 0]), np.array([1, 2])] * 5
-    vars(of_kind).update(_predictions_and_references=sides, same_texts=np.arange(10), collapse=None)
+    own, true = ids([1, 0, 1], [1, 1]) * 5, ids([1, 2, 0], [1, 2]) * 5
+    of_kind = decided(fine_tuned("entities"), own, true, training=[[1, 2, 0]] * 9)
     verdict = verdict_on_run(of_kind, (), {}, load_recipe("finetune/ner", {"data.train_file": "x"}))
     assert "No predicted entity has more than one word, so that 10 entities of several words cannot be right." in (
         verdict.sentences
@@ -294,14 +300,10 @@ def test_entities_of_several_words_that_cannot_be_right(fine_tuned):
 
 
 def test_few_entities_propose_folds(fine_tuned):
-    of_kind = outcome(fine_tuned("entities"), [])
-    vars(of_kind).update(_predictions_and_references=([np.array([1, 2]), np.array([0])] * 2,) * 2, collapse=None)
-    vars(of_kind)["same_texts"] = np.arange(4)
-    recipe = load_recipe("finetune/ner", {"data.train_file": "x"})
-    assert verdict_on_run(of_kind, (), {}, recipe).proposal is None  # all right
-    sides = [np.array([1, 2]), np.array([0, 0])] * 5, [np.array([1, 2]), np.array([1, 2])] * 5
-    vars(of_kind).update(_predictions_and_references=sides, same_texts=np.arange(10))
-    proposal = verdict_on_run(of_kind, (), {}, recipe).proposal
+    recipe, right = load_recipe("finetune/ner", {"data.train_file": "x"}), ids([1, 2], [0]) * 2
+    assert verdict_on_run(decided(fine_tuned("entities"), right, right), (), {}, recipe).proposal is None
+    some = decided(fine_tuned("entities"), ids([1, 2], [0, 0]) * 5, ids([1, 2], [1, 2]) * 5)
+    proposal = verdict_on_run(some, (), {}, recipe).proposal
     assert proposal is not None
     assert proposal.options == ("--folds 5",)
 

@@ -1,4 +1,4 @@
-"""Entities of tags and their metric: the rules of conlleval by hand, then against the package seqeval."""
+"""Entities of tags and their metric, by hand and against the package seqeval, which has the rules of conlleval."""
 
 from __future__ import annotations
 
@@ -14,44 +14,19 @@ from bertkit.metrics.entities import find_entities
 from bertkit.runtime.errors import DataError
 
 
-def shown(tags: str, strict: bool = False) -> str:
-    """Entities as ``type:first-last`` with words from 0."""
-    return " ".join(f"{kind}:{start}-{end - 1}" for kind, start, end in find_entities(tags.split(), strict))
-
-
-# One case for each rule of conlleval's startOfChunk and endOfChunk, and of the types between them.
+# What seqeval does not read, or reads in another way; `test_entities_are_those_of_seqeval` compares the rest.
 @pytest.mark.parametrize(
     ("tags", "entities"),
     [
         ("", ""),
-        ("O O", ""),
-        ("B-A", "A:0-0"),
-        ("I-A", "A:0-0"),  # a sentence may begin with I
-        ("B-A I-A I-A", "A:0-2"),
-        ("I-A I-A O", "A:0-1"),
-        ("B-A B-A", "A:0-0 A:1-1"),  # B after B
-        ("I-A B-A I-A", "A:0-0 A:1-2"),  # B after I, as in IOB1
-        ("O B-A O", "A:1-1"),  # B after O, O after B
-        ("O I-A O", "A:1-1"),  # I after O, O after I
-        ("B-A I-B", "A:0-0 B:1-1"),  # I of another type
-        ("I-A I-B I-B", "A:0-0 B:1-2"),
-        ("B-A I-A I-B I-A", "A:0-1 B:2-2 A:3-3"),
-        ("B-A I-A E-A", "A:0-2"),
-        ("B-A E-A I-A", "A:0-1 A:2-2"),  # E ends, so I after it begins
-        ("B-A E-A E-A", "A:0-1 A:2-2"),  # E after E
-        ("B-A E-B", "A:0-0 B:1-1"),
-        ("O E-A O", "A:1-1"),  # E after O
-        ("S-A S-A", "A:0-0 A:1-1"),
-        ("S-A I-A E-A", "A:0-0 A:1-2"),  # I after S
-        ("S-A E-A", "A:0-0 A:1-1"),  # E after S
-        ("B-A S-A I-A", "A:0-0 A:1-1 A:2-2"),
         ("B-A L-A U-A U-A L-A", "A:0-1 A:2-2 A:3-3 A:4-4"),  # BILOU, read as B E S S E
         ("B-geo-loc I-geo-loc I-geo", "geo-loc:0-1 geo:2-2"),  # a type may hold hyphens
         ("B I O B", ":0-1 :3-3"),  # prefixes alone
     ],
 )
-def test_where_entities_begin_and_end(tags, entities):
-    assert shown(tags) == entities
+def test_other_tags_than_those_of_seqeval(tags, entities):
+    found = find_entities(tags.split())
+    assert " ".join(f"{kind}:{start}-{end - 1}" for kind, start, end in found) == entities
 
 
 @pytest.mark.parametrize("tag", ["PER", "b-PER", "X-PER", "", "NN", "0", "O-PER"])
@@ -65,7 +40,7 @@ PREDICTIONS = [["O", "O", "B-MISC", "I-MISC"], ["B-PER", "I-PER", "O"]]
 
 
 def score(predictions, references, **options):
-    return metrics.load("seqeval").compute(predictions=predictions, references=references, **options)
+    return metrics.compute("seqeval", predictions, references, **options)
 
 
 def test_worked_scores():
@@ -92,19 +67,11 @@ def test_without_any_entity_scores_are_0():
     assert found == {"overall_precision": 0, "overall_recall": 0, "overall_f1": 0, "overall_accuracy": 1}
 
 
-def test_batches_add_up():
-    metric = metrics.load("seqeval")
-    for predictions, references in zip(PREDICTIONS, REFERENCES, strict=True):
-        metric.add_batch(predictions=[predictions], references=[references])
-    assert metric.compute() == score(PREDICTIONS, REFERENCES)
-
-
 @pytest.mark.parametrize(
     ("predictions", "references", "options", "error", "expected"),
     [
         ([["O"]], [["O", "O"]], {}, ValueError, "sentence 0: 1 tags are predicted for 2 words"),
         ([["O"]], [], {}, ValueError, "1 sentences are predicted for 0"),
-        ([["NN"]], [["O"]], {}, DataError, "tag 'NN'; expected O, or one of B,"),
         ([[]], [[]], {}, DataError, "nothing to score: there is no word"),
         ([["O"]], [["O"]], {"mode": "strict"}, ValueError, "mode 'strict' with scheme None; expected neither"),
         ([["O"]], [["O"]], {"scheme": "IOBES", "mode": "strict"}, ValueError, "with scheme 'IOBES'"),
@@ -131,7 +98,7 @@ def test_entities_are_those_of_seqeval(sentences):
 def test_scores_are_those_of_seqeval(sentences):
     references = [[tag for tag, _ in sentence] for sentence in sentences]
     predictions = [[tag for _, tag in sentence] for sentence in sentences]
-    found = metrics.load("seqeval").compute(predictions=predictions, references=references)
+    found = score(predictions, references)
     if not any(tag != "O" for sentence in sentences for pair in sentence for tag in pair):
         expected = {"micro avg": {"precision": 0, "recall": 0, "f1-score": 0}}  # seqeval fails where there is nothing
     else:

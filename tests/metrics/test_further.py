@@ -152,7 +152,7 @@ def run(checkpoint, tmp_path):
     return finetune
 
 
-def test_a_run_has_the_scores_everywhere(metric, run, tmp_path, monkeypatch, capsys):
+def test_a_run_has_the_scores_everywhere(metric, run, tmp_path, monkeypatch):
     folder = metric(LEVEL)
     monkeypatch.chdir(tmp_path)
     result = run(metrics=["own"], main_metric="level")

@@ -47,11 +47,6 @@ def test_without_pairs_loss_is_masked_lm():
     assert scores["loss"] == scores["masked_lm_loss"] == pytest.approx(MLM_LOSS)
 
 
-def test_mean_is_over_all_tokens():
-    many, one = np.array([[8.0, 0, 8, 0.5, 1]]), np.array([[3.0, 0, 1, 0.5, 1]])
-    assert score(np.concatenate([many, one]))["masked_lm_loss"] == pytest.approx(11 / 9)
-
-
 def test_each_objective_has_names_of_its_own():
     assert score_names("sop") == (
         "masked_lm_loss",

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 import transformers
 
 from bertkit import BertConfig, BertForSequenceClassification, BertModel
-from bertkit.model.modeling_bert import BertSelfAttention
 
 pytestmark = pytest.mark.numeric
 
@@ -18,21 +16,6 @@ def model(request: pytest.FixtureRequest, tiny_config: Any) -> BertModel:
     model = BertModel(tiny_config).eval()
     model.set_attn_implementation(request.param)
     return model
-
-
-def test_two_tokens_by_hand() -> None:
-    # One head of width 1; query, key and value are the input itself, so the scores are products of the inputs.
-    config = BertConfig(hidden_size=1, num_attention_heads=1)
-    attention = BertSelfAttention(config).eval()
-    with torch.no_grad():
-        for projection in (attention.query, attention.key, attention.value):
-            projection.weight.fill_(1.0)
-            projection.bias.zero_()
-    context, probs = attention(torch.tensor([[[1.0], [2.0]]]), output_attentions=True)
-    first = 1 / (1 + math.e)  # scores of token 0: 1 and 2
-    second = 1 / (1 + math.e**2)  # scores of token 1: 2 and 4
-    torch.testing.assert_close(probs[0, 0], torch.tensor([[first, 1 - first], [second, 1 - second]]))
-    torch.testing.assert_close(context[0, :, 0], torch.tensor([2 - first, 2 - second]))
 
 
 def test_padding_changes_nothing_and_is_never_attended_to(model: BertModel) -> None:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import transformers
-from huggingface_hub.errors import StrictDataclassFieldValidationError
+from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDataclassFieldValidationError
 
 from bertkit import BertConfig
 
@@ -31,6 +32,7 @@ def test_a_saved_config_loads_as_the_same_values(tmp_path: Path) -> None:
         classifier_dropout=0.25,
         layer_norm_eps=1e-6,
         tie_word_embeddings=False,
+        attention="left_to_right",
         id2label={0: "no", 1: "perhaps", 2: "yes"},
         label2id={"no": 0, "perhaps": 1, "yes": 2},
         problem_type="single_label_classification",
@@ -87,15 +89,22 @@ def test_all_impossible_values_are_named_at_once() -> None:
         BertConfig(vocab_size=0, pad_token_id=None, hidden_dropout_prob=7.0, hidden_act="gelo")
 
 
-def test_wrong_types_are_refused() -> None:
-    with pytest.raises(StrictDataclassFieldValidationError, match=r"hidden_size(?s:.*)expected int, got str.*'12'"):
-        BertConfig(hidden_size="12")
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("hidden_size", "12", "expected int, got str.*'12'"),
+        ("attention", "right_to_left", r"expected one of \('bidirectional', 'left_to_right'\), got right_to_left"),
+    ],
+)
+def test_wrong_types_are_refused(field: str, value: Any, said: str) -> None:
+    with pytest.raises(StrictDataclassFieldValidationError, match=rf"{field}(?s:.*){said}"):
+        BertConfig(**{field: value})
 
 
 def test_a_config_made_impossible_later_is_not_saved(tmp_path: Path) -> None:
     config = BertConfig()
     config.hidden_size = 769
-    with pytest.raises(Exception, match=r"`hidden_size` \(769\)"):
+    with pytest.raises(StrictDataclassClassValidationError, match=r"`hidden_size` \(769\)"):
         config.save_pretrained(tmp_path)
     assert not (tmp_path / "config.json").exists()
 
@@ -124,14 +133,20 @@ def stock_directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_stock_config_loads_without_a_word(stock_directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture
+def warnings_of_transformers(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
+    """A function that returns what the library has warned of so far; its logger does not propagate."""
     logger = logging.getLogger("transformers")
     logger.addHandler(caplog.handler)
-    try:
-        config = BertConfig.from_pretrained(stock_directory)
-    finally:
-        logger.removeHandler(caplog.handler)
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+    yield lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    logger.removeHandler(caplog.handler)
+
+
+def test_a_stock_config_loads_without_a_word(
+    stock_directory: Path, warnings_of_transformers: Callable[[], list[str]]
+) -> None:
+    config = BertConfig.from_pretrained(stock_directory)
+    assert warnings_of_transformers() == []
     assert (config.model_type, config.hidden_size, config.num_attention_heads) == ("bertkit", 24, 3)
 
 
@@ -150,12 +165,7 @@ def test_a_stock_decoder_is_refused_when_loaded(stock_directory: Path) -> None:
         BertConfig.from_pretrained(stock_directory)
 
 
-def test_other_model_types_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_model_types_are_warned_of(tmp_path: Path, warnings_of_transformers: Callable[[], list[str]]) -> None:
     transformers.RobertaConfig().save_pretrained(tmp_path)
-    logger = logging.getLogger("transformers")
-    logger.addHandler(caplog.handler)
-    try:
-        BertConfig.from_pretrained(tmp_path)
-    finally:
-        logger.removeHandler(caplog.handler)
-    assert "model of type `roberta`" in caplog.text
+    BertConfig.from_pretrained(tmp_path)
+    assert "model of type `roberta`" in "".join(warnings_of_transformers())

@@ -87,13 +87,3 @@ def test_last_token_is_pooled(side: str, config: BertConfig) -> None:
         mask, positions = torch.tensor([[0, 1, 1, 1]]), torch.tensor([[0, 0, 1, 2]])
         padded = model.bert(torch.tensor([[0, 5, 6, 7]]), attention_mask=mask, position_ids=positions)
         torch.testing.assert_close(padded.pooler_output, alone.pooler_output, rtol=0, atol=1e-6)
-
-
-def test_the_direction_is_kept_in_the_checkpoint(config: BertConfig, tmp_path: Any) -> None:
-    BertForMaskedLM(config).save_pretrained(tmp_path)
-    assert BertForSequenceClassification.from_pretrained(tmp_path).config.attention == "left_to_right"
-
-
-def test_another_direction_is_refused(tiny_sizes: dict[str, Any]) -> None:
-    with pytest.raises(Exception, match="attention"):
-        BertConfig(**tiny_sizes, attention="right_to_left")

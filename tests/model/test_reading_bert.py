@@ -50,10 +50,6 @@ def loss_and_gradients(model: Any, inputs: dict[str, torch.Tensor]) -> tuple[tor
     return loss.detach(), {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
 
 
-def without_dropout(sizes: dict[str, Any], **fields: Any) -> BertConfig:
-    return BertConfig(**{**sizes, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, **fields})
-
-
 @pytest.mark.parametrize("is_padded", [True, False], ids=["padded", "full"])
 @pytest.mark.parametrize("attention", ["bidirectional", "left_to_right"])
 @pytest.mark.parametrize("layers", [1, 2])
@@ -62,7 +58,7 @@ def without_dropout(sizes: dict[str, Any], **fields: Any) -> BertConfig:
 def test_losses_and_gradients_equal_complete_path(
     head: Any, kernel: str, layers: int, attention: str, is_padded: bool, tiny_sizes: dict[str, Any]
 ) -> None:
-    model = head(without_dropout(tiny_sizes, num_hidden_layers=layers, attention=attention)).train()
+    model = head(BertConfig(**{**tiny_sizes, "num_hidden_layers": layers, "attention": attention})).train()
     model.set_attn_implementation(kernel)
     inputs = {**batch(head, is_padded), **HEADS[head]}
     widths: list[int] = []
@@ -139,8 +135,8 @@ def test_requested_states_and_attentions_are_complete(tiny_config: BertConfig) -
 
 
 @pytest.mark.parametrize("is_reentrant", [True, False])
-def test_recomputed_activations_give_the_same_gradients(is_reentrant: bool, tiny_sizes: dict[str, Any]) -> None:
-    model = BertForPreTraining(without_dropout(tiny_sizes)).train()
+def test_recomputed_activations_give_the_same_gradients(is_reentrant: bool, tiny_config: BertConfig) -> None:
+    model = BertForPreTraining(tiny_config).train()
     inputs = {**batch(BertForPreTraining, True), **HEADS[BertForPreTraining]}
     _, expected = loss_and_gradients(model, inputs)
     model.activation_checkpointing_enable({"use_reentrant": is_reentrant})
@@ -151,9 +147,9 @@ def test_recomputed_activations_give_the_same_gradients(is_reentrant: bool, tiny
     assert len(calls) == 2  # once forward, once more for the gradient
 
 
-def test_fast_dropout_of_few_queries_computes_the_same(tiny_sizes: dict[str, Any]) -> None:
+def test_fast_dropout_of_few_queries_computes_the_same(tiny_config: BertConfig) -> None:
     """With the rate 2⁻³⁰, which `kept_units` rounds to 1 unit in 65,536 or none."""
-    model = BertForPreTraining(without_dropout(tiny_sizes)).train()
+    model = BertForPreTraining(tiny_config).train()
     inputs = {**batch(BertForPreTraining, True), **HEADS[BertForPreTraining]}
     loss, expected = loss_and_gradients(model, inputs)
     for layer in model.bert.encoder.layer:

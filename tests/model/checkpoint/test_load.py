@@ -90,15 +90,6 @@ def test_a_saved_tokenizer_carries_no_truncation_or_padding(uncased, tmp_path):
     assert saved["padding"] is None
 
 
-def test_half_precision_weights_are_loaded_in_float32(checkpoint, tmp_path):
-    from bertkit import BertForPreTraining
-
-    BertForPreTraining.from_pretrained(checkpoint).to(torch.bfloat16).save_pretrained(tmp_path)
-    config = load_config(str(tmp_path))
-    model, _ = load_model("BertForPreTraining", str(tmp_path), config, new_head=False)
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
-
-
 def test_a_new_head_keeps_the_encoder(checkpoint):
     config = load_config(str(checkpoint), {"num_labels": 3})
     model, new = load_model("BertForSequenceClassification", str(checkpoint), config, new_head=True)

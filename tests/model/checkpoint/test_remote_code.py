@@ -37,16 +37,18 @@ class TheirModelForSequenceClassification(BertForSequenceClassification):
         outputs.logits = torch.zeros_like(outputs.logits) + torch.tensor([0.0, 9.0])  # as no other network does
         return outputs
 """
+# Prints for each name and value of ``trust_remote_code`` the label, or the message of the error, and what else is said.
 PROGRAM = """
-import json, sys
+import contextlib, io, json, sys
 import bertkit
 from bertkit.runtime.errors import BertkitError
-for revision, trust in json.loads(sys.argv[1]):
-    try:
-        found = bertkit.load("ada/film", revision=revision, trust_remote_code=trust).predict("a film")[0]
-        print(json.dumps(found["label"]))
-    except BertkitError as error:
-        print(json.dumps(str(error)))
+for name, trust in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            found = bertkit.load(f"ada/{name}", trust_remote_code=trust).predict("a film")[0]["label"]
+        except BertkitError as error:
+            found = str(error)
+    print(json.dumps([found, said.getvalue()]))
 """
 
 
@@ -145,7 +147,7 @@ def test_the_server_runs_it_too(run, with_code, tmp_path):
     ],
 )
 @pytest.mark.slow
-def test_code_that_cannot_be_run_is_one_message(run, with_code, tmp_path, family, code, said):
+def test_code_that_cannot_be_run_is_one_message(run, with_code, family, code, said):
     reference = "modeling_theirs.TheirModelForSequenceClassification"
     add_code(with_code, "AutoModelForSequenceClassification", reference, family)
     (with_code / "configuration_theirs.py").write_text(code)
@@ -155,17 +157,6 @@ def test_code_that_cannot_be_run_is_one_message(run, with_code, tmp_path, family
     assert "Traceback" not in done.stderr
 
 
-def test_code_that_fails_fails_alike_the_second_time(with_code, hub_models, with_hub):
-    """As in a notebook, between whose calls a missing package is installed."""
-    (with_code / "modeling_theirs.py").write_text("import no_such_package_at_all")
-    files = {path.name: path.read_bytes() for path in with_code.iterdir()}
-    with hub_models.ModelHub() as hub:
-        hub.repositories["ada/film"] = hub_models.Repository(branches={"main": files})
-        first, second = with_hub(hub.endpoint, PROGRAM, [[None, True], [None, True]])
-    assert "no_such_package_at_all" in first
-    assert second == first
-
-
 def test_a_checkpoint_without_code_says_so(run, stock_models, tmp_path):
     folder = stock_models.stock_checkpoint(tmp_path / "bert", "bert", "AutoModelForSequenceClassification")
     done = run("predict", folder, "a film", "--trust-remote-code")
@@ -173,18 +164,17 @@ def test_a_checkpoint_without_code_says_so(run, stock_models, tmp_path):
     assert f"{folder} needs no code of its own; --trust-remote-code changes nothing" in done.stderr
 
 
-def test_the_revision_of_a_hub_id_is_said(with_code, hub_models, with_hub):
+def test_code_of_the_hub_runs_on_request_with_its_revision_said(with_code, hub_models, with_hub):
+    """Code that fails fails alike the second time, as in a notebook in which a missing package is installed between."""
     files = {path.name: path.read_bytes() for path in with_code.iterdir()}
+    broken = files | {"modeling_theirs.py": b"import no_such_package_at_all"}
+    calls = [("film", False), ("broken", True), ("broken", True), ("film", True)]
     with hub_models.ModelHub() as hub:
-        hub.repositories["ada/film"] = hub_models.Repository(branches={"main": files})
-        refused, label = with_hub(hub.endpoint, PROGRAM, [[None, False], [None, True]])
+        for name, content in (("film", files), ("broken", broken)):
+            hub.repositories[f"ada/{name}"] = hub_models.Repository(branches={"main": content})
+        [refused, _], [first, _], [second, _], [label, said] = with_hub(hub.endpoint, PROGRAM, calls)
     assert "--trust-remote-code" in refused
+    assert "no_such_package_at_all" in first
+    assert second == first
     assert label == "good"
-
-
-def test_the_line_names_repository_and_commit():
-    from bertkit.model.checkpoint.remote import _describe_code
-
-    place = "/cache/models--ada--film/snapshots/0123abcd"
-    assert _describe_code(place, "modeling.Net") == "modeling.py of ada/film at revision 0123abcd"
-    assert re.fullmatch(r"net\.py of the folder /home/ada", _describe_code("/home/ada", "net.Net"))
+    assert re.search(r"ada/film: running code, configuration_theirs\.py of ada/film at revision \w+\n", said)
