@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from loopback_server import Handler, LoopbackServer
+from loopback_server import Handler, LoopbackServer, commit_of, entry_of, oid
 
 TOKEN = "hf_AVerySecretTokenOfAda"
 USER = "ada"
@@ -170,15 +170,15 @@ class _Handler(Handler):
         branch |= files
         for path in gone:
             del branch[path]
-        oid = _commit_of(branch)
-        self._send_json({"commitUrl": f"{self.hub.endpoint}/{repository}/commit/{oid}", "commitOid": oid})
+        commit = commit_of(branch)
+        self._send_json({"commitUrl": f"{self.hub.endpoint}/{repository}/commit/{commit}", "commitOid": commit})
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def _branch_of(self, repository: str, revision: str) -> dict[str, bytes] | None:
         """The files of a branch, or of a commit that is the last of one."""
         branches = self.hub.repositories[repository].branches if repository in self.hub.repositories else {}
-        by_commit = {_commit_of(files): files for files in branches.values()}
+        by_commit = {commit_of(files): files for files in branches.values()}
         return branches.get(revision, by_commit.get(revision))
 
     def _info(self, repository: str, rest: list[str]) -> None:
@@ -189,11 +189,11 @@ class _Handler(Handler):
             return self._refuse(404, "RevisionNotFound")
         match rest:
             case [] | ["revision", _]:
-                about = {"id": repository, "modelId": repository, "sha": _commit_of(files), "tags": []}
+                about = {"id": repository, "modelId": repository, "sha": commit_of(files), "tags": []}
                 siblings = [{"rfilename": path} for path in files]
                 self._send_json({**about, "private": self.hub.repositories[repository].private, "siblings": siblings})
             case ["tree", _, *folder] if not folder:
-                self._send_json([_entry(path, data) for path, data in files.items()])
+                self._send_json([entry_of(path, data) for path, data in files.items()])
             case _:
                 self._refuse(404, "EntryNotFound")
 
@@ -202,7 +202,7 @@ class _Handler(Handler):
         if files is None or path not in files:
             return self._refuse(404, "RepoNotFound" if repository not in self.hub.repositories else "EntryNotFound")
         data = files[path]
-        known = {"ETag": f'"{_oid(data)}"', "X-Repo-Commit": _commit_of(files), "X-Linked-Size": str(len(data))}
+        known = {"ETag": f'"{oid(data)}"', "X-Repo-Commit": commit_of(files), "X-Linked-Size": str(len(data))}
         self._send(data, 200, {"Content-Type": "application/octet-stream", **known})
 
     # ---- HTTP -----------------------------------------------------------------------------------------------------
@@ -227,12 +227,6 @@ class _Handler(Handler):
             return data
         return self.rfile.read(int(share * int(self.headers.get("Content-Length") or 0)))
 
-    def _send_json(self, value: Any, status: int = 200) -> None:
-        self._send(json.dumps(value).encode(), status, {"Content-Type": "application/json"})
-
-    def _refuse(self, status: int, code: str) -> None:
-        self._send(b"{}", status, {"Content-Type": "application/json", **({"X-Error-Code": code} if code else {})})
-
 
 ModelHub.handler = _Handler
 
@@ -240,16 +234,3 @@ ModelHub.handler = _Handler
 def _name(kind: str, repository: str) -> str:
     """Key of a repository; those of Spaces start with ``spaces/``, as their addresses."""
     return f"spaces/{repository}" if kind == "spaces" else repository
-
-
-def _commit_of(files: dict[str, bytes]) -> str:
-    """40 hexadecimal digits that depend on the files alone."""
-    return _oid(json.dumps({path: _oid(data) for path, data in sorted(files.items())}).encode())
-
-
-def _entry(path: str, data: bytes) -> dict[str, Any]:
-    return {"type": "file", "path": path, "size": len(data), "oid": _oid(data)}
-
-
-def _oid(data: bytes) -> str:
-    return hashlib.sha1(data).hexdigest()

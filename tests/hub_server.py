@@ -6,21 +6,14 @@ Started with ``with HubServer({"org/name": {"train.jsonl": b"..."}}) as hub:``; 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
-from loopback_server import Handler, LoopbackServer
+from loopback_server import Handler, LoopbackServer, commit_of, entry_of, oid
 
 Files = Mapping[str, bytes]
-
-
-def commit_of(files: Files) -> str:
-    """Returns the commit of a repository: 40 hexadecimal digits that depend only on its files."""
-    state = json.dumps({name: hashlib.sha1(data).hexdigest() for name, data in files.items()}, sort_keys=True)
-    return hashlib.sha1(state.encode()).hexdigest()
 
 
 class HubServer(LoopbackServer):
@@ -44,36 +37,36 @@ class _Handler(Handler):
             case ["datasets", owner, name, "resolve", _, *path]:
                 self._answer_file(f"{owner}/{name}", "/".join(path))
             case _:
-                self._refuse("EntryNotFound")
+                self._refuse(404, "EntryNotFound")
 
     def _answer_api(self, repository: str, rest: list[str], body: bytes) -> None:
         files = self.hub.repositories.get(repository)
         if files is None:
-            return self._refuse("RepoNotFound")
+            return self._refuse(404, "RepoNotFound")
         match rest:
             case [] | ["revision", _]:
                 siblings = [{"rfilename": path} for path in files]
                 self._send_json({"id": repository, "sha": commit_of(files), "siblings": siblings, "tags": []})
             case ["tree", _, *folder]:
                 below = "/".join([*folder, ""]).lstrip("/")
-                entries = [_entry(path, data) for path, data in files.items() if path.startswith(below)]
+                entries = [entry_of(path, data) for path, data in files.items() if path.startswith(below)]
                 parents = {path[:at] for path in files for at, letter in enumerate(path) if letter == "/"}
                 entries += [_folder_entry(path) for path in sorted(parents) if path.startswith(below)]
-                self._send_json(entries) if entries or not below else self._refuse("EntryNotFound")
+                self._send_json(entries) if entries or not below else self._refuse(404, "EntryNotFound")
             case ["paths-info", _]:
                 wanted = (
                     urllib.parse.parse_qs(body.decode())["paths"] if body[:1] != b"{" else json.loads(body)["paths"]
                 )
-                known = [_entry(path, files[path]) for path in wanted if path in files]
+                known = [entry_of(path, files[path]) for path in wanted if path in files]
                 folders = [path for path in wanted if any(file.startswith(f"{path}/") for file in files)]
                 self._send_json([*known, *map(_folder_entry, folders)])
             case _:
-                self._refuse("EntryNotFound")
+                self._refuse(404, "EntryNotFound")
 
     def _answer_file(self, repository: str, path: str) -> None:
         files = self.hub.repositories.get(repository)
         if files is None or path not in files:
-            return self._refuse("RepoNotFound" if files is None else "EntryNotFound")
+            return self._refuse(404, "RepoNotFound" if files is None else "EntryNotFound")
         data, status, headers = files[path], 200, {"Accept-Ranges": "bytes"}
         size = len(data)
         if asked := self.headers.get("Range"):
@@ -81,26 +74,12 @@ class _Handler(Handler):
             start, end = int(first), min(int(last or size - 1), size - 1)
             data, status = data[start : end + 1], 206
             headers["Content-Range"] = f"bytes {start}-{end}/{size}"
-        kind = {"Content-Type": "application/octet-stream", "ETag": f'"{_oid(files[path])}"'}
+        kind = {"Content-Type": "application/octet-stream", "ETag": f'"{oid(files[path])}"'}
         self._send(data, status, {**headers, **kind, "X-Repo-Commit": commit_of(files), "X-Linked-Size": str(size)})
-
-    def _send_json(self, value: Any) -> None:
-        self._send(json.dumps(value).encode(), 200, {"Content-Type": "application/json"})
-
-    def _refuse(self, code: str) -> None:
-        self._send(b"{}", 404, {"Content-Type": "application/json", "X-Error-Code": code, "X-Error-Message": code})
 
 
 HubServer.handler = _Handler
 
 
-def _entry(path: str, data: bytes) -> dict[str, Any]:
-    return {"type": "file", "path": path, "size": len(data), "oid": _oid(data)}
-
-
 def _folder_entry(path: str) -> dict[str, Any]:
-    return {"type": "directory", "path": path, "oid": _oid(path.encode())}
-
-
-def _oid(data: bytes) -> str:
-    return hashlib.sha1(data).hexdigest()
+    return {"type": "directory", "path": path, "oid": oid(path.encode())}

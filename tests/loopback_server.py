@@ -1,8 +1,11 @@
-"""HTTP server on a free local port, the base of the Hubs for tests."""
+"""HTTP server on a free local port, and what its answers say of repositories: the base of the Hubs for tests."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, Self
 
@@ -56,3 +59,25 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
+
+    def _send_json(self, value: Any, status: int = 200) -> None:
+        self._send(json.dumps(value).encode(), status, {"Content-Type": "application/json"})
+
+    def _refuse(self, status: int, code: str) -> None:
+        named = {"X-Error-Code": code, "X-Error-Message": code} if code else {}
+        self._send(b"{}", status, {"Content-Type": "application/json", **named})
+
+
+def oid(data: bytes) -> str:
+    """40 hexadecimal digits that depend on the content alone."""
+    return hashlib.sha1(data).hexdigest()
+
+
+def commit_of(files: Mapping[str, bytes]) -> str:
+    """The commit of files by their path: 40 hexadecimal digits that depend on them alone."""
+    return oid(json.dumps({path: oid(data) for path, data in files.items()}, sort_keys=True).encode())
+
+
+def entry_of(path: str, data: bytes) -> dict[str, Any]:
+    """A file in the list of a repository."""
+    return {"type": "file", "path": path, "size": len(data), "oid": oid(data)}

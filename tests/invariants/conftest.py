@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-WORDS = "the cat dog sees likes a small old red house tree river near under and".split()
+from tests.training.conftest import WORDS, write_corpus
+
 NO_DROPOUT = "--set model.hidden_dropout_prob=0 --set model.attention_probs_dropout_prob=0".split()
 NO_REPORT = ["--set", "train.report=false"]  # which takes longer than a tiny training
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
@@ -43,12 +44,7 @@ def bertkit(tmp_path: Path, forks: Any) -> Bertkit:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten documents of twenty sentences."""
-    rng, folder = random.Random(0), tmp_path_factory.mktemp("corpus")
-    for number in range(10):
-        lines = [" ".join(rng.choices(WORDS, k=rng.randint(4, 9))).capitalize() + "." for _ in range(20)]
-        (folder / f"{number}.txt").write_text("\n".join(lines))
-    return folder
+    return write_corpus(tmp_path_factory.mktemp("texts") / "corpus")
 
 
 @pytest.fixture(scope="session")
@@ -115,14 +111,6 @@ def ner_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         files[split] = folder / f"{split}.conll"
         files[split].write_text("\n\n".join(sentences) + "\n")
     return files
-
-
-def curve(folder: Path) -> list[list[float]]:
-    """Losses, accuracies and gradient norm of every step."""
-    history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
-    names = ("loss", "masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
-    names += ("grad_norm", "learning_rate")
-    return [[entry[name] for name in names if name in entry] for entry in history if "loss" in entry]
 
 
 def weights(folder: Path) -> dict[str, Any]:

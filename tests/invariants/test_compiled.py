@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .conftest import NO_REPORT, TORCHRUN, curve, weights
+from tests.training.conftest import curve
+
+from .conftest import NO_REPORT, TORCHRUN, weights
 
 pytestmark = pytest.mark.multiprocess
 

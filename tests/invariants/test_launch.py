@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .conftest import NO_REPORT, TORCHRUN, curve
+from tests.training.conftest import curve
+
+from .conftest import NO_REPORT, TORCHRUN
 
 pytestmark = pytest.mark.multiprocess
 

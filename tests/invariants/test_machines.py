@@ -15,7 +15,9 @@ import numpy as np
 import psutil
 import pytest
 
-from .conftest import NO_DROPOUT, NO_REPORT, curve
+from tests.training.conftest import curve
+
+from .conftest import NO_DROPOUT, NO_REPORT
 
 pytestmark = pytest.mark.multiprocess
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tests.stock_models import stock_checkpoint
+from tests.training.conftest import WORDS, curve
 
-from .conftest import NO_DROPOUT, NO_REPORT, WORDS, curve, weights
+from .conftest import NO_DROPOUT, NO_REPORT, weights
 
 pytestmark = pytest.mark.multiprocess
 
@@ -114,7 +115,7 @@ def test_pretrain_other_encoders(bertkit, tmp_path, corpus, family):
 def test_distill_in_pretraining(bertkit, tmp_path, corpus, start, objective):
     command = ["distill", "--teacher", start, "--student-layers", "1", "--corpus", corpus, "--max-steps", "4"]
     command += ["--max-seq-length", "32", "--objective", objective]
-    command += ["--hidden", "0.5"] if objective == "distilbert" else []
+    command += ["--alpha", "0.5", *(["--hidden", "0.5"] if objective == "distilbert" else [])]
     ways = {way: WAYS[way] for way in (ONE, "2 processes × 2 × 2")}
     compare(bertkit, tmp_path, command, ways=ways)
     refused = bertkit([*command, *RUN, *WAYS["2 processes, fsdp"], "--output-dir", tmp_path / "sharded"])

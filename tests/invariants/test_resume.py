@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tests.stock_models import stock_checkpoint
+from tests.training.conftest import curve
 
-from .conftest import NO_REPORT, curve, weights
+from .conftest import NO_REPORT, weights
 
 pytestmark = pytest.mark.multiprocess
 
@@ -38,14 +39,12 @@ def test_from_one_placement_to_the_next(bertkit, tmp_path, start, glue_folder):
         np.testing.assert_allclose(got[name], tensor, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("family", ["bert", "modernbert", "distilled"])
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
 def test_killed_pretraining_ends_with_same_bits(bertkit, forks, tmp_path, corpus, start, family):
     folder, out = start, tmp_path / "killed"
-    if family not in ("bert", "distilled"):
+    if family != "bert":
         folder = stock_checkpoint(tmp_path / "start", family, "AutoModelForMaskedLM", initializer_range=0.02)
     command = ["pretrain", "--model", folder, "--pair-objective", "none", "--corpus", corpus, *RUN]
-    if family == "distilled":
-        command = ["distill", "--teacher", start, "--student-layers", "1", "--hidden", "0.5", "--corpus", corpus, *RUN]
     command += ["--max-steps", "12", "--max-seq-length", "32"]
     done = bertkit([*command, "--output-dir", tmp_path / "straight"])
     assert done.returncode == 0, done.stderr

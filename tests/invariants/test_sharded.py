@@ -14,8 +14,9 @@ import torch
 from transformers import AutoTokenizer
 
 from bertkit import BertForSequenceClassification
+from tests.training.conftest import curve
 
-from .conftest import NO_REPORT, TORCHRUN, curve, weights
+from .conftest import NO_REPORT, TORCHRUN, weights
 
 pytestmark = pytest.mark.multiprocess
 

@@ -17,6 +17,7 @@ import pytest
 
 from bertkit.runtime.progress import is_score
 from tests.invariants.conftest import NO_DROPOUT
+from tests.training.conftest import logged
 
 pytestmark = [
     pytest.mark.xla,
@@ -50,15 +51,9 @@ def run(placement: str, out: Path, *arguments: object, settings: list[str] = SET
     return int(count[1]) if count else 0
 
 
-def curve(out: Path) -> list[list[float]]:
-    """Returns loss, gradient norm and tokens of each step."""
-    names = ("loss", "grad_norm", "num_input_tokens_seen")
-    history = json.loads((out / "trainer_state.json").read_text())["log_history"]
-    return [[entry[name] for name in names] for entry in history if "grad_norm" in entry]
-
-
 def assert_same(one: Path, other: Path) -> None:
-    np.testing.assert_allclose(curve(one), curve(other), rtol=1e-5)
+    for name in ("loss", "grad_norm", "num_input_tokens_seen"):
+        np.testing.assert_allclose(logged(one, name), logged(other, name), rtol=1e-5)
     results = [json.loads((out / "all_results.json").read_text()) for out in (one, other)]
     scores, expected = ({key: each[key] for key in each if is_score(key) and "train" not in key} for each in results)
     assert scores == pytest.approx(expected, rel=1e-5)
@@ -80,7 +75,7 @@ def test_glue_accumulated_saved_and_resumed(start, glue_folder, tmp_path):
     settings = [*SETTINGS, "train.save_steps=7"]
     compilations = {place: run(place, tmp_path / place, *command, settings=settings) for place in ON}
     assert_same(tmp_path / "tpu", tmp_path / "cpu")
-    assert len(curve(tmp_path / "tpu")) == 20
+    assert len(logged(tmp_path / "tpu")) == 20
     longer = run("tpu", tmp_path / "longer", *command, "--num-train-epochs", 8, settings=settings)
     assert 0 < longer <= compilations["tpu"] + 2
 

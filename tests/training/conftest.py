@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,18 @@ SMALL = {
     "placement.mixed_precision": "no",
 }
 
+# Four steps of fine-tuning, each logged, and what leaves them without evaluations and checkpoints on the way.
+FOUR_STEPS = {
+    "data.max_seq_length": 16,
+    "train.learning_rate": 1e-3,
+    "train.max_steps": 4,
+    "train.logging_steps": 1,
+    "train.global_train_batch_size": 8,
+    "placement.mixed_precision": "no",
+    "placement.device": "cpu",
+}
+STRAIGHT = {"train.save_strategy": "no", "train.eval_strategy": "no", "train.load_best_model_at_end": False}
+
 
 def log_history(folder: Path) -> list[dict[str, Any]]:
     """What a run has logged, in order."""
@@ -57,6 +70,22 @@ def log_history(folder: Path) -> list[dict[str, Any]]:
 def logged(folder: Path, name: str = "loss") -> list[float]:
     """The values of the steps that a run has logged."""
     return [entry[name] for entry in log_history(folder) if "grad_norm" in entry]
+
+
+def curve(folder: Path) -> list[list[float]]:
+    """Losses, accuracies, the norm of the gradient and the learning rate of the steps that a run has logged."""
+    names = ("loss", "masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
+    names += ("grad_norm", "learning_rate")
+    return [[entry[name] for name in names if name in entry] for entry in log_history(folder) if "loss" in entry]
+
+
+def as_if_killed(folder: Path, *, before: int) -> None:
+    """Leaves what a kill before the checkpoint of that step would have left."""
+    for path in folder.iterdir():
+        if path.is_file() and path.name not in ("recipe.yaml", "run.json", "tokenizer.json", "tokenizer_config.json"):
+            path.unlink()
+        elif path.name.startswith("checkpoint-") and int(path.name.removeprefix("checkpoint-")) >= before:
+            shutil.rmtree(path)
 
 
 def same_weights(one: Path, other: Path) -> bool:
@@ -110,13 +139,15 @@ def student(checkpoint: Path, tmp_path: Path) -> str:
     return str(new_weights(checkpoint, tmp_path / "student", seed=7))
 
 
+WORDS = "the cat dog sees likes a small old red house tree river near under and".split()
+
+
 def write_corpus(folder: Path) -> Path:
     """Twelve documents of plain text."""
-    words = "the cat dog sees likes a small old red house tree river near under and".split()
     rng = random.Random(0)
     folder.mkdir()
     for number in range(12):
-        sentences = [" ".join(rng.choices(words, k=rng.randint(4, 9))).capitalize() + "." for _ in range(30)]
+        sentences = [" ".join(rng.choices(WORDS, k=rng.randint(4, 9))).capitalize() + "." for _ in range(30)]
         (folder / f"{number:02}.txt").write_text("\n".join(sentences))
     return folder
 

@@ -10,16 +10,7 @@ from transformers import EarlyStoppingCallback, TrainerCallback
 from bertkit import finetune, finetune_glue, pretrain
 from bertkit.runtime.errors import RecipeError
 
-from .conftest import TINY
-
-QUICK = {
-    "data.max_seq_length": 16,
-    "train.max_steps": 4,
-    "train.logging_steps": 1,
-    "train.global_train_batch_size": 8,
-    "placement.mixed_precision": "no",
-    "placement.device": "cpu",
-}
+from .conftest import FOUR_STEPS, STRAIGHT, TINY
 
 
 class Recorder(TrainerCallback):
@@ -40,8 +31,7 @@ class Recorder(TrainerCallback):
 
 def test_fine_tuning_calls_them_and_obeys(tuned, glue):
     two, all_of_them = Recorder(last=2), Recorder()
-    overrides = {**QUICK, "train.eval_strategy": "no", "train.load_best_model_at_end": False}
-    run = tuned("sst2", overrides, data_dir=glue, callbacks=[two, all_of_them])
+    run = tuned("sst2", {**FOUR_STEPS, **STRAIGHT}, data_dir=glue, callbacks=[two, all_of_them])
     assert two.steps == all_of_them.steps == [1, 2]
     assert len(two.losses) == 2
     assert run.metrics["eval_samples"] == 24
@@ -54,7 +44,7 @@ def test_pre_training_calls_them_and_obeys(corpus, tmp_path):
 
 
 def test_early_stopping_of_transformers_ends_a_run(tuned, glue):
-    overrides = {**QUICK, "train.max_steps": 20, "train.eval_strategy": "steps", "train.eval_steps": 2}
+    overrides = {**FOUR_STEPS, "train.max_steps": 20, "train.eval_strategy": "steps", "train.eval_steps": 2}
     overrides |= {"train.save_steps": 2, "train.load_best_model_at_end": True, "train.learning_rate": 1e-30}
     recorder = Recorder()
     tuned("sst2", overrides, data_dir=glue, callbacks=[EarlyStoppingCallback(early_stopping_patience=2), recorder])
@@ -88,7 +78,6 @@ def test_a_wrong_value_is_refused_before_anything_is_written(
 
 
 def test_early_stopping_without_evaluations_is_refused_before_anything_is_written(tuned, glue, tmp_path):
-    overrides = {**QUICK, "train.eval_strategy": "no", "train.load_best_model_at_end": False}
     with pytest.raises(RecipeError, match="callbacks: EarlyStoppingCallback compares evaluations"):
-        tuned("sst2", overrides, data_dir=glue, callbacks=[EarlyStoppingCallback()])
+        tuned("sst2", {**FOUR_STEPS, **STRAIGHT}, data_dir=glue, callbacks=[EarlyStoppingCallback()])
     assert not (tmp_path / "run").exists()

@@ -13,11 +13,9 @@ import torch
 
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
-from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement import processor
 from bertkit.runtime.placement.processor import OneDnnLinear
 from bertkit.runtime.placement.resolve import Placement, PlacementSettings, place
-from bertkit.tasks.registry import load_recipe
 from bertkit.training.cpu import attention_kernel, cpu_speed_ups, rounded_length
 from bertkit.training.runs.resolve import padding_rule
 
@@ -69,16 +67,6 @@ def found(where: Placement, compiles: bool) -> set[str]:
 def test_where_they_are_on(changes, compiles, expected, monkeypatch):
     monkeypatch.setattr(processor, "outruns_mkl", lambda: True)
     assert found(placement(**changes), compiles) == expected
-
-
-def test_a_setting_of_one_of_them_is_unknown():
-    with pytest.raises(RecipeError, match=r"placement\.fast_dropout"):
-        load_recipe("sst2", {"placement.fast_dropout": False})
-
-
-def test_a_setting_that_is_nearly_right_is_told():
-    with pytest.raises(RecipeError, match=r"did you mean .*cpu_speed_ups"):
-        load_recipe("sst2", {"placement.cpu_speed_up": False})
 
 
 FAULTS = """

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,34 +10,23 @@ import torch
 
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
-from bertkit.training.batches import padded_to
 from bertkit.training.cpu import group_by_length, rounded_length
 from bertkit.training.runs import resolve as module
 from bertkit.training.trainer import BertkitTrainer
-from tests.training.conftest import SMALL, assert_same_runs
-from tests.training.runs.test_pretrain import curve, run
+from tests.training.conftest import SMALL, assert_same_runs, curve
+from tests.training.runs.test_pretrain import run
 
 pytestmark = pytest.mark.numeric
 
-TOKENIZER: Any = SimpleNamespace(pad_token_id=7, pad_token_type_id=2)
 PADDED_TO, PREDICTIONS = 72, 3
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-
-
-@pytest.mark.parametrize(("length", "expected"), [(31, 31), (33, 34), (65, 68), (130, 136), (497, 500), (501, 501)])
-def test_lengths_are_rounded_up_to_the_longest(length, expected):
-    def collate(rows: list[int]) -> dict[str, torch.Tensor]:
-        return {"input_ids": torch.ones(len(rows), length, dtype=torch.long), "labels": torch.tensor(rows)}
-
-    batch = padded_to(partial(rounded_length, 500), collate, TOKENIZER, ["labels"])([5, 6])
-    assert batch["input_ids"].tolist() == [[1] * length + [TOKENIZER.pad_token_id] * (expected - length)] * 2
-    assert batch["labels"].tolist() == [5, 6]
 
 
 def test_few_lengths_are_at_most_a_sixteenth_longer():
     lengths = range(1, 513)
     assert all(length <= rounded_length(512, length) <= length * 17 / 16 for length in lengths)
     assert len({rounded_length(512, length) for length in lengths}) == 96
+    assert rounded_length(500, 501) == 501
 
 
 @pytest.fixture

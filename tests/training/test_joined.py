@@ -13,7 +13,7 @@ import bertkit
 from bertkit.model import joined
 from bertkit.runtime.errors import PlacementError
 from tests.devices.conftest import corpus, finetune  # noqa: F401 - a fixture
-from tests.training.conftest import SMALL, logged
+from tests.training.conftest import SMALL, STRAIGHT, logged
 
 pytestmark = pytest.mark.numeric
 
@@ -98,8 +98,7 @@ def test_a_resumed_run_is_the_same(tmp_path: Path, checkpoint: Path, on_a_gpu: N
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             control.should_save = control.should_training_stop = state.global_step == 2
 
-    settings = {**BF16, **COLD, "train.save_strategy": "steps", "train.save_steps": 100}
-    settings |= {"train.load_best_model_at_end": False, "train.eval_strategy": "no"}
+    settings = {**BF16, **COLD, **STRAIGHT, "train.save_strategy": "steps", "train.save_steps": 100}
     expected = finetune("classification", tmp_path, checkpoint, settings, name="whole")
     finetune("classification", tmp_path, checkpoint, settings, name="stopped", callbacks=[Stop()])
     out = finetune("classification", tmp_path, checkpoint, settings, name="stopped", resume=True)
@@ -108,8 +107,7 @@ def test_a_resumed_run_is_the_same(tmp_path: Path, checkpoint: Path, on_a_gpu: N
 
 def test_without_a_gpu_a_line_says_so(tmp_path: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]):
     rows = Rows()
-    settings = {**BF16, **COLD, "train.max_steps": 1, "train.save_strategy": "no", "train.eval_strategy": "no"}
-    settings["train.load_best_model_at_end"] = False
+    settings = {**BF16, **COLD, **STRAIGHT, "train.max_steps": 1}
     finetune("classification", tmp_path, checkpoint, settings, callbacks=[rows])
     assert "needs an NVIDIA GPU" in "".join(capsys.readouterr())
     assert rows.seen == {8}

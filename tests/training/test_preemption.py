@@ -60,20 +60,12 @@ class Signals(TrainerCallback):
 
 
 @pytest.fixture
-def train(tuned, glue, tmp_path, monkeypatch):
+def train(tuned, glue, tmp_path):
     """Fine-tunes into a folder of the given name; with ``step``, a signal arrives during that step."""
 
     def run(name: str, changes: dict[str, Any], step: int = 0, number: int = signal.SIGTERM, resume: bool = False):
-        with monkeypatch.context() as patches:
-            added = BertkitTrainer.add_callback
-
-            def with_signals(self, callback):
-                added(self, callback)
-                if isinstance(callback, Preemption) and step:
-                    added(self, Signals(step, number))
-
-            patches.setattr(BertkitTrainer, "add_callback", with_signals)
-            tuned("sst2", {**RUN, **changes}, name, data_dir=glue, resume=resume)
+        callbacks = [Signals(step, number)] if step else []
+        tuned("sst2", {**RUN, **changes}, name, data_dir=glue, resume=resume, callbacks=callbacks)
         return tmp_path / name
 
     return run
@@ -257,18 +249,3 @@ def test_ctrl_c_tells_how_to_continue(train, capsys):
     with pytest.raises(KeyboardInterrupt):
         train("run", BY_STEPS, step=6, number=signal.SIGINT)
     assert "the same command with --resume continues from" in capsys.readouterr().err
-
-
-def test_an_evaluation_is_shown_once(train, capsys):
-    train("run", {**BY_EPOCH, "train.load_best_model_at_end": True})
-    lines = [line for line in capsys.readouterr().err.splitlines() if "validation:" in line]
-    assert len(lines) == 2
-
-
-def test_results_have_the_numbers_of_samples(train):
-    found = results(train("run", BY_STEPS))
-    assert {name: value for name, value in found.items() if name.endswith("_samples")} == {
-        "train_samples": 96,
-        "eval_samples": 24,
-        "predict_samples": 10,
-    }

@@ -11,13 +11,21 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.schedule import FITS_DATA, FITTED, fitted_schedule
 
+ENCODER = BertConfig(hidden_size=384, num_attention_heads=12)
 
-def fitted(rows: int, config=None, scored: int = 100, **overrides):
-    given = {"data.train_file": "x.csv", **{f"train.{key}": value for key, value in overrides.items()}}
-    recipe = load_recipe("finetune/classification", given)
-    recipe, sentence = fitted_schedule(
-        recipe, rows, scored, config or BertConfig(hidden_size=384, num_attention_heads=12)
-    )
+
+def fitted(rows, config=ENCODER, scored=100, name="finetune/classification", facts=None, **train):
+    """The values that are chosen for a table, and the line on them.
+
+    Args:
+        rows, scored: examples to train on and to score.
+        config: of the encoder.
+        name: of the recipe.
+        facts: what else `fitted_schedule` takes.
+        train: values of the recipe that are given.
+    """
+    recipe = load_recipe(name, {"data.train_file": "x", **{f"train.{key}": value for key, value in train.items()}})
+    recipe, sentence = fitted_schedule(recipe, rows, scored, config, **(facts or {}))
     assert FITS_DATA not in recipe.train
     keys = (*FITTED, "max_steps")
     return {key: recipe.train[key] for key in keys if key in recipe.train}, sentence
@@ -143,32 +151,51 @@ def test_a_run_records_and_resumes_what_was_chosen(tuned, tmp_path, capfd):
 
 
 def test_many_classes_start_from_a_probe():
-    recipe, config = load_recipe("finetune/classification", {"data.train_file": "x.csv"}), BertConfig(hidden_size=384)
-    few, _ = fitted_schedule(recipe, 300, 100, config, classes=[15] * 20)
-    assert few.train.get("head") is None
-    many, sentence = fitted_schedule(recipe, 300, 100, config, classes=[15] * 21)
-    assert (many.train["head"], many.train["contrast_steps"]) == ("probe", 150)
-    assert many.train["head_learning_rate"] == 10 * many.train["learning_rate"]
+    few, _ = fitted(300, facts={"classes": [15] * 20})
+    assert few.get("head") is None
+    many, sentence = fitted(300, facts={"classes": [15] * 21})
+    assert (many["head"], many["contrast_steps"]) == ("probe", 150)
+    assert many["head_learning_rate"] == 10 * many["learning_rate"]
     assert "starts from a linear probe after 150 steps of contrast, since there are 21 classes" in sentence
-    single, sentence = fitted_schedule(recipe, 22, 100, config, classes=[2, *[1] * 20])
-    assert (single.train["head"], single.train.get("contrast_steps")) == ("probe", None)
+    single, sentence = fitted(22, facts={"classes": [2, *[1] * 20]})
+    assert (single["head"], single.get("contrast_steps")) == ("probe", None)
     assert "contrast" not in sentence
-    given = load_recipe("finetune/classification", {"data.train_file": "x.csv", "train.head": "random"})
-    random, _ = fitted_schedule(given, 300, 100, config, classes=[4] * 77)
-    assert random.train["head"] == "random"
-    assert not random.train.get("contrast_steps")
+    random, _ = fitted(300, facts={"classes": [4] * 77}, head="random")
+    assert random["head"] == "random"
+    assert not random.get("contrast_steps")
 
 
 def test_several_labels_start_from_contrast_and_a_probe():
-    recipe, config = load_recipe("finetune/classification", {"data.train_file": "x.csv"}), BertConfig(hidden_size=384)
-    few, sentence = fitted_schedule(recipe, 300, None, config, has_several_labels=True)
-    assert (few.train["head"], few.train["contrast_steps"]) == ("probe", 75)
-    assert few.train["num_train_epochs"] == 10  # 100 steps of 32
+    few, sentence = fitted(300, scored=None, facts={"has_several_labels": True})
+    assert (few["head"], few["contrast_steps"]) == ("probe", 75)
+    assert few["num_train_epochs"] == 10  # 100 steps of 32
     assert "starts from a linear probe after 75 steps of contrast, since there are 300 rows" in sentence
-    many, sentence = fitted_schedule(recipe, 3000, 300, config, has_several_labels=True)
-    assert (many.train["head"], many.train["contrast_steps"]) == ("probe", 150)
-    assert many.train["num_train_epochs"] == 4
+    many, sentence = fitted(3000, scored=300, facts={"has_several_labels": True})
+    assert (many["head"], many["contrast_steps"]) == ("probe", 150)
+    assert many["num_train_epochs"] == 4
     assert "starts from a linear probe after 150 steps of contrast, since a text may have several labels" in sentence
+
+
+@pytest.mark.parametrize(
+    ("rows", "scored", "steps"),
+    [(100, None, 300), (100, 500, 300), (250, None, 500), (1000, None, 600), (1001, 500, None)],
+)
+def test_numbers_of_pairs_start_from_a_probe_too(rows, scored, steps):
+    chosen, _ = fitted(rows, scored=scored, facts={"has_pairs": True})
+    assert chosen.get("pair_steps") == steps
+    if steps is not None:
+        assert chosen["head"] == "probe"
+        assert "contrast_steps" not in chosen
+
+
+def test_pairs_with_a_random_head_are_not_read_apart():
+    assert "pair_steps" not in fitted(100, facts={"has_pairs": True}, head="random")[0]
+
+
+def test_pairs_with_a_validation_set_are_seen_more_often():
+    """The best epoch is kept."""
+    epochs = [fitted(100, scored=scored, facts={"has_pairs": True})[0]["num_train_epochs"] for scored in (None, 500)]
+    assert epochs[0] < epochs[1]
 
 
 _WORDS = """lovely awful long short funny sad brave cold warm dark bright old new loud quiet fast slow rich poor deep
@@ -185,9 +212,8 @@ def test_a_table_of_many_classes_is_learned(tuned, tmp_path):
 
 
 def test_the_head_of_words_learns_faster():
-    recipe, config = load_recipe("finetune/ner", {"data.train_file": "x.conll"}), BertConfig(hidden_size=384)
-    chosen, _ = fitted_schedule(recipe, 300, 100, config, has_words=True)
-    assert (chosen.train["learning_rate"], chosen.train["head_learning_rate"]) == (1e-4, 1e-3)
-    assert "head" not in chosen.train
-    given = load_recipe("finetune/ner", {"data.train_file": "x.conll", "train.head_learning_rate": 1e-4})
-    assert fitted_schedule(given, 300, 100, config, has_words=True)[0].train["head_learning_rate"] == 1e-4
+    chosen, _ = fitted(300, name="finetune/ner", facts={"has_words": True})
+    assert (chosen["learning_rate"], chosen["head_learning_rate"]) == (1e-4, 1e-3)
+    assert "head" not in chosen
+    given, _ = fitted(300, name="finetune/ner", facts={"has_words": True}, head_learning_rate=1e-4)
+    assert given["head_learning_rate"] == 1e-4

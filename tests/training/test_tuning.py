@@ -10,24 +10,16 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
-from bertkit import BertForPreTraining, BertModel
+from bertkit import BertForPreTraining, BertForSequenceClassification, BertModel
+from bertkit.model.checkpoint.encoders import head_class
+from bertkit.recipe.settings import LoraSettings
 from bertkit.runtime.errors import BertkitError, RecipeError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.tuning import Tuning, add_adapters, encoder_layers, tune
-from tests.training.conftest import Labels
+from bertkit.training.tuning import Tuning, add_adapters, encoder_layers, save_adapters, tune
+from tests.training.conftest import FOUR_STEPS, Labels, arguments_for
 
 pytestmark = pytest.mark.numeric
-
-RUN = {
-    "data.max_seq_length": 16,
-    "train.learning_rate": 1e-3,
-    "train.max_steps": 4,
-    "train.logging_steps": 1,
-    "train.global_train_batch_size": 8,
-    "placement.mixed_precision": "no",
-    "placement.device": "cpu",
-}
 
 
 @pytest.fixture
@@ -35,7 +27,7 @@ def train(tuned, glue):
     """``train(name, key=value)`` fine-tunes on SST-2; returns the run directory and its weights."""
 
     def run(name, resume=False, **values):
-        overrides = {**RUN, **{key.replace("__", "."): value for key, value in values.items()}}
+        overrides = {**FOUR_STEPS, **{key.replace("__", "."): value for key, value in values.items()}}
         done = tuned("sst2", overrides, name, data_dir=glue, resume=resume)
         return done.output_dir, load_file(done.output_dir / "model.safetensors")
 
@@ -88,16 +80,9 @@ def test_nothing_to_tune_changes_nothing(train):
 
 
 def test_the_learning_rate_decreases_with_the_distance_from_the_head(encoder, tmp_path):
-    from transformers import TrainingArguments
-
-    from bertkit.model.checkpoint.encoders import head_class
-    from bertkit.model.modeling_bert import BertForSequenceClassification
-
-    network = head_class(BertForSequenceClassification.__name__, encoder, "here")(encoder)
-    arguments = TrainingArguments(output_dir=str(tmp_path), learning_rate=1.0, use_cpu=True, report_to="none")
-    trainer = BertkitTrainer(
-        what="x", model=network, args=arguments, objective=Labels(), tuning=Tuning(network, layer_lr_decay=0.5)
-    )
+    network = head_class("BertForSequenceClassification", encoder, "here")(encoder)
+    arguments, tuning = arguments_for(tmp_path, learning_rate=1.0), Tuning(network, layer_lr_decay=0.5)
+    trainer = BertkitTrainer(what="x", model=network, args=arguments, objective=Labels(), tuning=tuning)
     if encoder.model_type == "albert":
         with pytest.raises(RecipeError, match="'albert' has no list of 2 layers"):
             trainer.create_optimizer()
@@ -151,10 +136,6 @@ def test_adapters_are_merged_into_an_ordinary_checkpoint(train, checkpoint):
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # PEFT reads it
 def test_the_saved_model_computes_what_the_adapters_computed(checkpoint, tmp_path):
-    from bertkit import BertForSequenceClassification
-    from bertkit.recipe.settings import LoraSettings
-    from bertkit.training.tuning import save_adapters
-
     torch.manual_seed(0)
     model = BertForSequenceClassification.from_pretrained(checkpoint).eval()
     tuner = add_adapters(model, LoraSettings(r=3))
@@ -176,19 +157,14 @@ def test_the_saved_model_computes_what_the_adapters_computed(checkpoint, tmp_pat
     base = BertForSequenceClassification.from_pretrained(checkpoint)
     base.classifier.load_state_dict(model.classifier.state_dict())
     base.bert.pooler.load_state_dict(model.bert.pooler.state_dict())
-    torch.testing.assert_close(
-        PeftModel.from_pretrained(base, tmp_path / "adapter").eval()(ids).logits, expected, rtol=1e-4, atol=1e-5
-    )
+    adapted = PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+    torch.testing.assert_close(adapted(ids).logits, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_only_adapters_pooler_and_head_are_trained(encoder):
-    from bertkit.model.checkpoint.encoders import head_class
-    from bertkit.model.modeling_bert import BertForSequenceClassification
-    from bertkit.recipe.settings import LoraSettings
-
     if encoder.model_type == "albert":
         pytest.skip("its layers share their weights")
-    network = head_class(BertForSequenceClassification.__name__, encoder, "here")(encoder)
+    network = head_class("BertForSequenceClassification", encoder, "here")(encoder)
     add_adapters(network, LoraSettings())
     trained = {name for name, each in network.named_parameters() if each.requires_grad}
     assert any("classifier" in name for name in trained)

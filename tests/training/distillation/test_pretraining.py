@@ -20,8 +20,7 @@ from bertkit.training.runs.distill import distillation_recipe
 from bertkit.training.runs.pretrain import prepare_pretraining
 from tests.stock_models import stock_checkpoint
 from tests.training import conftest
-from tests.training.conftest import SMALL, assert_same_runs, same_weights
-from tests.training.runs.test_pretrain import as_if_killed
+from tests.training.conftest import SMALL, as_if_killed, assert_same_runs, same_weights
 
 RUN = {
     **{key: value for key, value in SMALL.items() if key != "train.num_train_epochs"},
@@ -145,24 +144,6 @@ def test_only_the_student_is_trained(prepared, given):
     assert "bert.embeddings.word_embeddings.weight" in trained
     beyond = {"bert.encoder.layer.1.output.dense.weight", "cls.predictions.transform.dense.weight"}
     assert trained & beyond == (set() if given is MINILM else beyond)
-
-
-@pytest.mark.numeric
-@pytest.mark.parametrize(
-    "given",
-    [
-        pytest.param(BOTH, marks=pytest.mark.slow),
-        {**MINILM, "alpha": 0.5},
-        pytest.param(MINILM, marks=pytest.mark.slow),
-    ],
-    ids=["distilbert", "minilm and labels", "minilm"],
-)
-def test_accumulation_does_not_change_the_curve(run, given):
-    runs = [
-        run(str(size), **given, overrides={"placement.per_device_train_batch_size": size, "train.weight_decay": 0.1})
-        for size in (8, 2)
-    ]
-    assert_same_runs(*runs)
 
 
 @pytest.mark.slow

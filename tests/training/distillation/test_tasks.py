@@ -11,13 +11,13 @@ from torch.nn import functional as F
 
 from bertkit import distill
 from bertkit.runtime.errors import DataError
-from tests.training.conftest import logged
-from tests.training.distillation.conftest import RUN
+from tests.training.conftest import FOUR_STEPS, STRAIGHT, logged
 
 pytestmark = pytest.mark.numeric
 
-STILL = {**RUN, "train.max_steps": 1, "train.learning_rate": 1e-12, "train.global_train_batch_size": 64}
-STILL |= {"data.max_seq_length": 32, "model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0}
+STILL = {**FOUR_STEPS, **STRAIGHT, "train.max_steps": 1, "train.learning_rate": 1e-12, "data.max_seq_length": 32}
+STILL |= {"model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0}
+STILL |= {"train.global_train_batch_size": 64}
 TEXTS = ("a good film", "the plot is awful", "a lovely story, the film is bad", "the story", "bad or good")
 
 

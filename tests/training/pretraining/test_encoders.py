@@ -21,8 +21,7 @@ from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.training.pretraining.encoders import as_pretraining_model, inputs_of, reaches_all_weights
 from bertkit.training.pretraining.objective import PretrainingObjective
 from tests.stock_models import stock_checkpoint
-from tests.training.conftest import SMALL, log_history, logged, same_weights
-from tests.training.runs.test_pretrain import as_if_killed
+from tests.training.conftest import SMALL, curve, logged
 
 OBJECTIVE = PretrainingObjective()
 FAMILIES = ["roberta", "distilbert", "albert", "electra", "deberta-v2", "modernbert", "xlm-roberta", "mpnet", "deberta"]
@@ -40,10 +39,6 @@ RUN = {
     "train.max_steps": 4,
     "train.save_steps": 1,
     "train.save_total_limit": 10,
-}
-WITHOUT_DROPOUT = {
-    "roberta": {"model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0},
-    "modernbert": {},
 }
 
 
@@ -159,14 +154,9 @@ def test_weights_that_the_loss_does_not_reach_are_found(tmp_path):
     assert not reaches_all_weights(model)
 
 
-def go_on(folder: Path, corpus: Path, out: Path, resume: bool = False, **changes: object):
+def go_on(folder: Path, corpus: Path, out: Path, **changes: object):
     overrides = {**RUN, "task.pair_objective": "none", **changes}
-    return pretrain(corpus=[corpus], model=str(folder), output_dir=out, overrides=overrides, resume=resume)
-
-
-def curve(folder: Path) -> list[list[float]]:
-    names = ("loss", "masked_lm_loss", "masked_lm_accuracy", "grad_norm")
-    return [[entry[name] for name in names] for entry in log_history(folder) if "loss" in entry]
+    return pretrain(corpus=[corpus], model=str(folder), output_dir=out, overrides=overrides)
 
 
 @pytest.fixture(params=["roberta", pytest.param("modernbert", marks=pytest.mark.slow)])
@@ -192,22 +182,6 @@ def test_a_run_leaves_a_checkpoint_that_transformers_loads(family, start, corpus
     assert "import bertkit  # registers" not in card
     first = curve(tmp_path / "run")[0]
     assert first[0] == pytest.approx(np.log(model.config.vocab_size), rel=0.05)  # nothing learned yet
-
-
-def test_accumulation_does_not_change_the_curve(family, start, corpus, tmp_path):
-    for name, size in (("whole", 16), ("cut", 4)):
-        changes = {**WITHOUT_DROPOUT[family], "placement.per_device_train_batch_size": size}
-        go_on(start, corpus, tmp_path / name, **changes)
-    np.testing.assert_allclose(curve(tmp_path / "cut"), curve(tmp_path / "whole"), rtol=1e-5)
-
-
-def test_a_killed_run_ends_with_the_same_bits(family, start, corpus, tmp_path):
-    go_on(start, corpus, tmp_path / "straight")
-    go_on(start, corpus, tmp_path / "killed")
-    as_if_killed(tmp_path / "killed", before=3)
-    go_on(start, corpus, tmp_path / "killed", resume=True)
-    assert same_weights(tmp_path / "straight", tmp_path / "killed")
-    assert curve(tmp_path / "straight") == curve(tmp_path / "killed")
 
 
 def test_the_first_steps_change_the_rows_of_the_vocabulary_alone(start, corpus, tmp_path):

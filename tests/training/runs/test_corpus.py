@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from bertkit import build_corpus, join_corpus, pretrain, verify_corpus
 from bertkit.runtime.errors import BertkitError, DataError, OutputError, RecipeError
-from tests.training.conftest import TINY
+from tests.training.conftest import TINY, logged
 
 STORED = {key: value for key, value in TINY.items() if key != "data.vocab_size"}
 
@@ -32,8 +30,7 @@ def test_batches_and_losses_are_those_of_the_texts(corpus, store, tmp_path):
     ]
     losses, weights = [], []
     for run in runs:
-        history = json.loads((run.output_dir / "trainer_state.json").read_text())["log_history"]
-        losses.append([entry["loss"] for entry in history if "loss" in entry])
+        losses.append(logged(run.output_dir))
         weights.append(load_file(run.output_dir / "model.safetensors"))
     assert losses[0] == losses[1] == losses[2]
     assert all(torch.equal(weights[0][name], other[name]) for other in weights[1:] for name in weights[0])

@@ -10,8 +10,11 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
+from typer.testing import CliRunner
 
 from bertkit import load_recipe, runs
+from bertkit.cli.app import app
+from bertkit.cli.results import runs as command
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.locks import RunLock
 
@@ -98,10 +101,6 @@ def test_a_grid_and_its_runs(place, tmp_path):
 
 
 def test_collapsed_runs_are_named_beside_their_score(place, tmp_path):
-    from typer.testing import CliRunner
-
-    from bertkit.cli.app import app
-
     place("grid/runs/01-seed=1", score=0.5, collapse="all predictions are 'negative'")
     place("grid/runs/01-seed=2", score=0.6)
     (tmp_path / "grid" / "grid.json").write_text(json.dumps({"recipe": load_recipe("sst2").to_dict()}))
@@ -169,10 +168,6 @@ def test_a_folder_that_is_missing_is_an_error(tmp_path):
 
 
 def test_the_command_prints_a_table_or_json(place, tmp_path):
-    from typer.testing import CliRunner
-
-    from bertkit.cli.app import app
-
     place("here/done", score=0.875)
     shown = CliRunner().invoke(app, ["runs", str(tmp_path)])
     assert shown.exit_code == 0
@@ -184,8 +179,6 @@ def test_the_command_prints_a_table_or_json(place, tmp_path):
 
 
 def test_a_narrow_terminal_is_told_which_columns_have_no_room(place, tmp_path, monkeypatch):
-    from bertkit.cli.results import runs as command
-
     place("done", score=0.875)
     monkeypatch.setenv("NO_COLOR", "1")  # rich takes a coloured terminal that it does not know for 80 columns wide
     for columns, lost in ((140, ""), (70, "no room for: from;"), (50, "no room for: from, date (UTC);")):

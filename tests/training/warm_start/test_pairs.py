@@ -8,13 +8,11 @@ import random
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bertkit import finetune
 from bertkit.model.checkpoint.encoders import model_inputs
 from bertkit.runtime.errors import RecipeError
-from bertkit.tasks.registry import load_recipe
-from bertkit.training.schedule import fitted_schedule
 from bertkit.training.warm_start.heads import find_head
 from bertkit.training.warm_start.pairs import TextsApart, altered_texts, learn_from_texts_apart
 from tests.stock_models import FAMILIES, stock_checkpoint
@@ -84,7 +82,8 @@ def test_texts_are_made_of_the_words_of_others(checkpoint):
     assert any("quiet" in text and "winter" in text for text in made)
 
 
-def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys):
+def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("bertkit.training.schedule._PAIR_STEPS", (30, 30))  # else 300
     path = tmp_path / "pairs.jsonl"
     rows = [
         {"text": one, "text_b": two, "label": "other" if row % 2 else "near"}
@@ -95,37 +94,14 @@ def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys
     given = {"model": checkpoint, "train_file": path}
     run = finetune("classification", output_dir=tmp_path / "run", overrides={**small, "data.folds": 2}, **given)
     said = capsys.readouterr().err
-    assert said.count("texts apart: 300 steps") == 1  # for the models of all folds
-    assert "starts from a linear probe after 300 steps on texts read apart, since there are 40 rows" in said
+    assert said.count("texts apart: 30 steps") == 1  # for the models of all folds
+    assert "starts from a linear probe after 30 steps on texts read apart, since there are 40 rows" in said
     assert run.metrics["eval_samples"] == 40
     predicted = (run.output_dir / "out_of_fold.jsonl").read_text()
     finetune(
         "classification", output_dir=run.output_dir, overrides={**small, "data.folds": 2}, **given, resume=True
     )  # its models of folds are trained again, from the same weights
     assert (run.output_dir / "out_of_fold.jsonl").read_text() == predicted
-    capsys.readouterr()
-    finetune(
-        "classification",
-        output_dir=tmp_path / "random",
-        overrides={**small, "data.folds": 0, "train.head": "random"},
-        **given,
-    )
-    assert "texts apart" not in capsys.readouterr().err
-
-
-def test_numbers_of_pairs_start_from_a_probe_too():
-    recipe, config = load_recipe("finetune/classification", {"data.train_file": "x.csv"}), BertConfig(hidden_size=384)
-    chosen, _ = fitted_schedule(recipe, 100, None, config, has_pairs=True)
-    assert (chosen.train["head"], chosen.train["pair_steps"]) == ("probe", 300)
-    assert "contrast_steps" not in chosen.train
-    of_file, _ = fitted_schedule(recipe, 100, 500, config, has_pairs=True)
-    assert (of_file.train["head"], of_file.train["pair_steps"]) == ("probe", 300)
-    assert of_file.train["num_train_epochs"] > chosen.train["num_train_epochs"]  # the best epoch is kept
-    more, _ = fitted_schedule(recipe, 250, None, config, has_pairs=True)
-    most, _ = fitted_schedule(recipe, 1000, None, config, has_pairs=True)
-    assert (more.train["pair_steps"], most.train["pair_steps"]) == (500, 600)
-    many, _ = fitted_schedule(recipe, 1001, 500, config, has_pairs=True)
-    assert "pair_steps" not in many.train
 
 
 def test_texts_alone_are_refused(checkpoint, tmp_path):

@@ -1,4 +1,4 @@
-"""Several runs into one folder: one of them writes; what is killed is reported and continued."""
+"""A process or a data worker of a run that is killed: one message says so, and the command that continues the run."""
 
 from __future__ import annotations
 
