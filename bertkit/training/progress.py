@@ -176,7 +176,8 @@ class Progress(TrainerCallback):
 
     Args:
         what: short name of the run.
-        logs_often: log a thirtieth of the steps, so that a short run has curves, and print a part of these logs.
+        logs_often: log each thirtieth of the steps, and at least every `LOGGING_STEPS`, so that a short run has curves,
+            and print a part of these logs.
     """
 
     def __init__(self, what: str, logs_often: bool = False) -> None:

@@ -70,7 +70,7 @@ def tune(model: PreTrainedModel, recipe: Recipe) -> Tuning | None:
     arXiv:2006.05987), from torch's random numbers.
 
     Raises:
-        RecipeError: the model has too few layers, or no list of layers.
+        RecipeError: the model has too few layers, no list of layers, or no last layer that may have a rate of its own.
     """
     frozen, drawn = (int(recipe.model.get(key) or 0) for key in ("freeze_layers", "reinit_layers"))
     if frozen or drawn:
@@ -99,6 +99,13 @@ def tune(model: PreTrainedModel, recipe: Recipe) -> Tuning | None:
         )
     decay, lora = recipe.train.get("layer_lr_decay"), recipe.model.get(LORA)
     head_rate = recipe.train.get(HEAD_RATE)
+    if decay not in (None, 1):
+        encoder_layers(model)  # raises here, since the optimizer is created when the run directory has files
+    if head_rate is not None and classifier_of(model) is None:
+        raise RecipeError(
+            f"recipe {recipe.name}: train.{HEAD_RATE}: {type(model).__name__} has no layer with an output for each "
+            "label; remove it"
+        )
     if lora is None and decay in (None, 1) and head_rate is None:
         return None
     return Tuning(model, 1.0 if decay is None else decay, None if lora is None else LoraSettings(**lora), head_rate)

@@ -202,3 +202,17 @@ def test_pretraining_with_a_teacher(
             callbacks=[on_meta],
             overrides=PRETRAINING,
         )
+
+
+@pytest.fixture
+def teacher(tmp_path: Path, checkpoint: Path) -> Path:
+    overrides = {**RUN, **COLD, "train.optim": "adamw_torch_fused", "placement.device": "cpu"}
+    return finetune("ner", tmp_path, checkpoint, overrides, name="teacher")
+
+
+@pytest.mark.parametrize("values", [{}, {"hidden": 0.5}, {"alpha": 1}], ids=str)
+def test_finetuning_with_a_teacher(
+    tmp_path: Path, checkpoint: Path, teacher: Path, on_meta: _Evaluated, values: dict[str, float]
+):
+    with pytest.raises(Reached):
+        bertkit.distill(teacher, checkpoint, output_dir=tmp_path / "out", callbacks=[on_meta], overrides=RUN, **values)

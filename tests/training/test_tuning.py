@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForSequenceClassification
+from transformers import AlbertConfig, AlbertModel, AutoModelForSequenceClassification
 
 from bertkit import BertForPreTraining, BertForSequenceClassification, BertModel
 from bertkit.model.checkpoint.encoders import head_class
@@ -51,6 +51,16 @@ def test_an_encoder_that_is_frozen_whole_is_refused(tiny_config):
     with pytest.raises(RecipeError, match=r"model\.freeze_layers: with all layers .* nothing to train"):
         tune(BertModel(tiny_config), frozen)
     tune(BertModel(tiny_config), recipe(freeze_layers=tiny_config.num_hidden_layers))
+
+
+def test_rates_of_parts_that_a_model_has_not_are_refused_before_the_training(tiny_config):
+    rates = {"train.layer_lr_decay": 0.9}, {"train.head_learning_rate": 1e-3}
+    decay, rate = (load_recipe("sst2", {"model.name_or_path": "x", **each}) for each in rates)
+    shared = AlbertModel(AlbertConfig(vocab_size=60, embedding_size=16, hidden_size=32, num_attention_heads=4))
+    with pytest.raises(RecipeError, match="no list of 12 layers"):
+        tune(shared, decay)
+    with pytest.raises(RecipeError, match=r"train\.head_learning_rate: BertModel has no layer .* remove it"):
+        tune(BertModel(tiny_config), rate)
 
 
 def test_frozen_weights_stay(train, checkpoint):

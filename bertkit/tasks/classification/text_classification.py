@@ -91,8 +91,8 @@ class TextData(WindowedData):
 class TextClassification(PerExampleTask):
     """Classification or regression of a text or a pair of texts.
 
-    ``task`` has ``name``, ``text_columns`` (one or two), ``label_names`` (none for regression), ``label_column`` and
-    ``metric``.
+    Its ``settings`` have ``name``, ``text_columns`` (one or two), ``label_names`` (none for regression),
+    ``label_column`` and ``metric``.
 
     Attributes:
         all_probabilities: whether predictions hold the probability of every label, however many there are.

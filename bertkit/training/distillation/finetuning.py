@@ -128,8 +128,9 @@ class TaughtTask(Objective):
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Counts the labelled items, the teacher's, and the tokens whose hidden states are compared, (3,) float32."""
         rows, tokens = _counted(batch)
-        labels = self._task.count(batch) if self._teacher.settings.weight < 1 else torch.tensor(0)
-        hidden = torch.tensor(0)
+        none = torch.zeros((), device=rows.device)
+        labels = self._task.count(batch) if self._teacher.settings.weight < 1 else none
+        hidden = none
         if self._teacher.settings.hidden:
             hidden = (batch["attention_mask"] * rows.unsqueeze(1)).sum()
         return torch.stack([count.float() for count in (labels, self._kind.count(rows, tokens), hidden)])
