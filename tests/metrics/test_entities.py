@@ -104,6 +104,7 @@ def test_batches_add_up():
     [
         ([["O"]], [["O", "O"]], {}, ValueError, "sentence 0: 1 tags are predicted for 2 words"),
         ([["O"]], [], {}, ValueError, "1 sentences are predicted for 0"),
+        ([["O", 1]], [["O", "O"]], {}, ValueError, "sentence 0: a tag is 1; expected text, such as 'B-PER'"),
         ([["NN"]], [["O"]], {}, DataError, "tag 'NN'; expected O, or one of B,"),
         ([[]], [[]], {}, DataError, "nothing to score: there is no word"),
         ([["O"]], [["O"]], {"mode": "strict"}, ValueError, "mode 'strict' with scheme None; expected neither"),
