@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from bertkit.runtime.errors import DataError
+from bertkit.runtime.errors import DataError, shown
 
 OUTSIDE = "O"
 PREFIXES = ("B", "I", "E", "S", "L", "U")
@@ -184,7 +184,8 @@ def seqeval(
 
     Raises:
         ValueError: predictions and references differ in their number of sentences, or a sentence in its number of tags;
-            or ``mode`` and ``scheme`` are neither both omitted nor ``strict`` and ``IOB2``.
+            a tag is no text, such as an id; or ``mode`` and ``scheme`` are neither both omitted nor ``strict`` and
+            ``IOB2``.
         DataError: a tag has no prefix, or there are no words.
     """
     if (mode, scheme) not in ((None, None), ("strict", "IOB2")):
@@ -194,6 +195,9 @@ def seqeval(
     for number, (tags, expected) in enumerate(zip(predictions, references, strict=True)):
         if len(tags) != len(expected):
             raise ValueError(f"sentence {number}: {len(tags)} tags are predicted for {len(expected)} words")
+        for tag in (*tags, *expected):
+            if not isinstance(tag, str):
+                raise ValueError(f"sentence {number}: a tag is {shown(tag)}; expected text, such as 'B-PER'")
     overall, counts = score_entities(predictions, references, strict=mode == "strict")
     of_types: dict[str, Any] = {}
     for kind, of_kind in counts.items():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bertkit.runtime.errors import DataError, RecipeError, did_you_mean, quoted
+from bertkit.runtime.errors import DataError, RecipeError, did_you_mean, quoted, shown
 from bertkit.runtime.options import option
 
 Integers = NDArray[np.int64]
@@ -105,6 +105,9 @@ def compute(name: str, predictions: Any, references: Any, **options: Any) -> dic
     if name in _OF_LISTS:
         from bertkit.metrics import squad
 
+        others = [each for each in (*predictions, *references) if not isinstance(each, Mapping)]
+        if others:
+            raise ValueError(f"{name}: an example is {shown(others[0])}; expected a dictionary with its id")
         try:
             return dict(getattr(squad, name)(predictions, references, **options))
         except KeyError as error:

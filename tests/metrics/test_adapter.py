@@ -58,6 +58,8 @@ def test_what_a_metric_does_not_take_is_refused():
     for compute in (partial(metrics.compute, "squad"), metrics.load("squad").compute):
         with pytest.raises(ValueError, match="an example has no 'prediction_text'"):
             compute(**rows)
+    with pytest.raises(ValueError, match="squad: an example is 'a film'; expected a dictionary with its id"):
+        metrics.compute("squad", ["a film"], ["a film"])
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -72,6 +72,7 @@ def test_without_any_entity_scores_are_0():
     [
         ([["O"]], [["O", "O"]], {}, ValueError, "sentence 0: 1 tags are predicted for 2 words"),
         ([["O"]], [], {}, ValueError, "1 sentences are predicted for 0"),
+        ([["O", 1]], [["O", "O"]], {}, ValueError, "sentence 0: a tag is 1; expected text, such as 'B-PER'"),
         ([[]], [[]], {}, DataError, "nothing to score: there is no word"),
         ([["O"]], [["O"]], {"mode": "strict"}, ValueError, "mode 'strict' with scheme None; expected neither"),
         ([["O"]], [["O"]], {"scheme": "IOBES", "mode": "strict"}, ValueError, "with scheme 'IOBES'"),

@@ -101,9 +101,8 @@ def _text_of(line: str, column: str) -> str:
 def lone_surrogate(value: Any, written: str) -> str:
     """Returns the fault of a JSON value whose text has half of a surrogate pair; empty if it has none.
 
+    JSON can contain half of a pair as an escape. It is not a character: neither UTF-8 nor a tokenizer accepts it.
     ``written`` is text that contains the value as JSON.
-
-    JSON can contain it as an escape. It is not a character: neither UTF-8 nor a tokenizer accepts it.
 
     >>> lone_surrogate("\\ud83d", r'"\\ud83d"')
     'contains an unpaired surrogate, \\\\ud83d, which is not a character; write the text again'

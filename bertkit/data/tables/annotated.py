@@ -69,7 +69,7 @@ def unwrap_labels(table: Table, column: str, problem: Problem | None) -> Table:
 
     def choices_of(value: Any) -> list[Any] | None:
         if isinstance(value, str) and value.startswith('{"choices"'):
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 value = json.loads(value)
         return value.get("choices") if isinstance(value, Mapping) else None
 

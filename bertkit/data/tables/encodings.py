@@ -38,17 +38,21 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
 
     Raises:
         DataError: the text has another encoding; the message names its first line that is not UTF-8, or in Windows-1252
-            the line of a byte that is no character.
+            the line of a byte that is no character. Or it is UTF-16 or UTF-32 with bytes that are no character.
     """
     on_other = on_other or say
     with iterating(blocks) as given:
         first = next(given, b"")
         if encoding := _find_wide_encoding(first):
-            on_other(_note(name, encoding[:6].upper().replace("_", "-"), first[:_SAMPLE].decode(encoding, "ignore")))
-            decoder = codecs.getincrementaldecoder(encoding)("replace")
-            for block in chain([first], given):
-                yield decoder.decode(block).encode("utf-8", "replace")
-            yield decoder.decode(b"", True).encode("utf-8", "replace")
+            wide = encoding[:6].upper().replace("_", "-")
+            on_other(_note(name, wide, first[:_SAMPLE].decode(encoding, "ignore")))
+            decoder = codecs.getincrementaldecoder(encoding)()
+            try:
+                for block in chain([first], given):
+                    yield decoder.decode(block).encode()
+                yield decoder.decode(b"", True).encode()
+            except UnicodeDecodeError as error:
+                raise DataError(f"{name}: damaged or truncated {wide} ({error.reason}); {NO_UTF8}") from error
             return
         remaining = _end_with_whole_characters(chain([first], given))
         is_ascii, line = True, 1

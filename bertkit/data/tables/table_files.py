@@ -169,7 +169,7 @@ def read_table_parts(
     one part, and refused without rows.
 
     Args:
-        path: as for `read_table`.
+        path: one file, as for `read_table`; no pattern or folder.
         size: maximum number of rows of a part.
         on_progress: called with the share of the file that has been read, in [0, 1]; not for ``.json``.
         left_out: receives the faults of rows of CSV and TSV with a wrong number of fields, which are skipped then;

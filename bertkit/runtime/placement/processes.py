@@ -247,7 +247,8 @@ class Workers:
 
     Attributes:
         engine: ``local``: processes of this machine; ``ray``: those of Ray.
-        ray_address: of a running Ray cluster; None for that of ``RAY_ADDRESS``, or one of its own on this machine.
+        ray_address: of a running Ray cluster; None for one of its own on this machine, or for work with a model that of
+            ``RAY_ADDRESS`` if it is set.
         number: of the processes; None for one per GPU, or per core where there is none or it is not used.
         threads: of each process for the computation of a model on a CPU. It does not follow from the number of
             processes, since the last digits of results depend on it.

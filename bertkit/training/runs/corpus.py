@@ -20,6 +20,7 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.processes import Engine, Workers
+from bertkit.runtime.placement.ray_cluster import import_ray
 from bertkit.runtime.progress import Bar
 from bertkit.tasks.pretraining import DataSettings, cache_folder
 from bertkit.training.pretraining.initialization import corpus_tokenizer, save_trained_tokenizer
@@ -150,6 +151,8 @@ def build_corpus(
     chosen = DocumentFilter(min_tokens=min_tokens, deduplicate=deduplicate)
     check_place(Path(output_dir))
     processes = Workers(engine=engine, number=workers, ray_address=ray_address, part=part)
+    if engine == "ray":
+        import_ray()  # a missing extra is reported before anything is read
     if part is not None and data.tokenizer is None:
         raise RecipeError("--part: give --tokenizer; a vocabulary is trained once (bertkit tokenizer train)")
     if part is not None and chosen.deduplicate is not None:

@@ -46,6 +46,15 @@ def test_other_encodings_are_read_and_said(capsys, encoding, said, block):
         assert said in first
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_wide_text_that_is_cut_or_damaged_is_refused(encoding):
+    data, half = f"\ufeff{TEXT}".encode(f"{encoding}-le"), "\ud83d".encode(f"{encoding}-le", "surrogatepass")
+    for wrong in (data[:-1], data.replace("ä".encode(f"{encoding}-le"), half)):
+        for block in (64, 1 << 20):
+            with pytest.raises(DataError, match=f"x.csv: damaged or truncated {encoding.upper()} "):
+                converted(wrong, block)
+
+
 def test_a_character_cut_by_a_block_is_no_fault(capsys):
     for block in range(1, 12):
         assert converted(TEXT.encode(), block) == TEXT

@@ -307,6 +307,7 @@ def test_fields_of_several_labels_are_parted():
         (["a", {"choices": ["a", "b"]}, None], None, [["a"], ["a", "b"], None]),
         (['{"choices": ["a", "b"]}', '{"choices": '], None, [["a", "b"], ['{"choices": ']]),
         (['{"choices": []}', {"choices": []}, {"choices": ["a"]}], None, [[], [], ["a"]]),
+        (['{"choices": ' + "[" * 100_000, "a"], None, ['{"choices": ' + "[" * 100_000, "a"]),
         ([["a"], ["b"]], None, [["a"], ["b"]]),
         ([["a"], [], ["a", "b"], "c"], "single_label", ["a", None, ["a", "b"], "c"]),
     ],

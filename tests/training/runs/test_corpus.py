@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from bertkit import build_corpus, join_corpus, pretrain, verify_corpus
-from bertkit.runtime.errors import BertkitError, DataError, OutputError, RecipeError
+from bertkit.runtime.errors import BertkitError, DataError, OutputError, PlacementError, RecipeError
 from tests.training.conftest import TINY, logged
 
 STORED = {key: value for key, value in TINY.items() if key != "data.vocab_size"}
@@ -55,6 +57,13 @@ def test_parts_of_a_build_are_joined(corpus, store, tmp_path):
     files = [path.relative_to(whole.folder) for path in whole.folder.rglob("*") if path.is_file()]
     assert len(files) > 3
     assert all((joined.folder / name).read_bytes() == (whole.folder / name).read_bytes() for name in files)
+
+
+def test_a_missing_ray_is_named_before_anything_is_written(corpus, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(PlacementError, match=r"--engine ray needs the extra ray: pip install 'bertkit\[ray\]'"):
+        build_corpus([corpus], tmp_path / "store", vocab_size=TINY["data.vocab_size"], engine="ray")
+    assert not list(tmp_path.glob("store*"))
 
 
 def test_a_damaged_part_and_another_tokenizer_are_named(store):

@@ -72,7 +72,8 @@ def build_store(
     Raises:
         DataError: the text cannot be read, or no document is left.
         OutputError: ``place`` has other content, or another process builds it.
-        PlacementError: a worker was killed twice at the same unit.
+        PlacementError: a worker was killed twice at the same unit, or Ray is missing or does not answer.
+        RecipeError: as `splitter_id`; or the package that ``minhash`` needs is not installed.
     """
     place, share = place.absolute(), workers.share  # workers of Ray have other working folders
     encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
@@ -115,7 +116,9 @@ def join_store(place: Path) -> TokenStore:
     """Makes a store of the parts that all shares of `build_store` have written.
 
     Raises:
-        OutputError: there is no such build, or units of it are missing; the message names the shares.
+        DataError: no document is left; or the store, or a record of its build, is damaged.
+        OutputError: there is no such build, units of it are missing (the message names the shares), or another process
+            builds it.
     """
     place = place.absolute()  # "." has no name
     work = _work_of(place)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 BLOCK_CHARACTERS = 64 << 20
+"""Minimum number of characters of a block, exceeded slightly: a block ends with a document and has at least two."""
+
 _LEAST_DOCUMENTS = 2  # per block: next-sentence prediction takes its random segments from other documents
 _PASS_FILE = "pass.json"
 _BLOCKS_KEPT = 4  # on each side of the current block: data loader workers can be at different blocks
@@ -41,7 +43,7 @@ _BLOCKS_KEPT = 4  # on each side of the current block: data loader workers can b
 class StreamedBlocks:
     """Blocks of a stream, built on demand and removed when they are some blocks behind.
 
-    The documents of a block depend only on the text, ``block_characters`` and the documents left out, so a resumed run
+    The documents of a block depend only on the text, `BLOCK_CHARACTERS` and the documents left out, so a resumed run
     has the same blocks. It reads and tokenizes the text up to its block again, since the number of examples of a block
     is known only then.
     Processes of one machine share the blocks: one builds, the others wait.
@@ -56,8 +58,6 @@ class StreamedBlocks:
             not in any block.
         max_documents: maximum number of documents, without those held out; ``None`` for all.
         num_workers: number of processes that tokenize.
-        block_characters: minimum size of a block, exceeded slightly: a block ends with a document and has at least two;
-            ``None`` for 64 Mi (2²⁶).
 
     Attributes:
         fingerprint: SHA-256 (hexadecimal) of the text and of how it is read.
@@ -78,7 +78,6 @@ class StreamedBlocks:
         held_out: Callable[[int], np.ndarray],
         max_documents: int | None = None,
         num_workers: int = 1,
-        block_characters: int | None = None,
     ):
         self.sources = sources
         self.form = form
@@ -86,7 +85,6 @@ class StreamedBlocks:
         self.splitter = splitter
         self.max_documents = max_documents
         self.num_workers = num_workers
-        self.block_characters = block_characters or BLOCK_CHARACTERS
         self._reading: Iterator[tuple[int, Iterator[tuple[int, Paragraph]]]] = iter(())
         self._next_block = -1  # reading has not started
         self._reader = 0
@@ -100,7 +98,7 @@ class StreamedBlocks:
             **store_origin(sources, form, SentenceEncoder(tokenizer, None), splitter),
             "held_out": sorted(self._skipped),
             "max_documents": max_documents,
-            "block_characters": self.block_characters,
+            "block_characters": BLOCK_CHARACTERS,
         }
         self.fingerprint = hashlib.sha256(dumps(origin, sort_keys=True).encode()).hexdigest()
         self.folder = Path(cache_dir) / f"stream-{self.fingerprint[:32]}"
@@ -190,7 +188,7 @@ class StreamedBlocks:
                 if paragraph.starts_document:
                     if self.max_documents is not None and number >= self.max_documents + len(self._skipped):
                         return
-                    if characters >= self.block_characters and documents >= _LEAST_DOCUMENTS:
+                    if characters >= BLOCK_CHARACTERS and documents >= _LEAST_DOCUMENTS:
                         block, documents, characters = block + 1, 0, 0
                     documents += 1
                 characters += len(paragraph.text)

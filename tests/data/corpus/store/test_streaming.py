@@ -14,6 +14,7 @@ from bertkit.data.corpus.examples.dataset import PretrainingExamples
 from bertkit.data.corpus.sentences import split_sentences
 from bertkit.data.corpus.settings import EPOCHS_OF_A_PHASE, PretrainingData
 from bertkit.data.corpus.sources import TextLines, find_sources
+from bertkit.data.corpus.store import streaming
 from bertkit.data.corpus.store.streaming import StreamedBlocks
 from bertkit.data.corpus.store.token_store import TokenStore
 from bertkit.data.corpus.vocabulary.structure import Vocabulary
@@ -41,15 +42,16 @@ def tokenizer(sources):
 
 
 @pytest.fixture
-def stream(sources, tokenizer, tmp_path):
-    def open_stream(cache="cache", block_characters=1000, **options):
+def stream(sources, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(streaming, "BLOCK_CHARACTERS", 1000)
+
+    def open_stream(cache="cache", **options):
         return StreamedBlocks(
             sources,
             DocumentForm(document_separator="blank-line"),
             tokenizer,
             split_sentences,
             cache_dir=tmp_path / cache,
-            block_characters=block_characters,
             **{"held_out": lambda documents: np.empty(0, np.int64), **options},
         )
 
@@ -105,8 +107,9 @@ def test_held_out_documents_are_in_no_block(stream, tokenizer):
     assert seen == set(ALL) - set(held_out)
 
 
-def test_a_last_document_alone_is_left_out(stream, tokenizer):
-    blocks = stream(max_documents=9, block_characters=600)
+def test_a_last_document_alone_is_left_out(stream, tokenizer, monkeypatch):
+    monkeypatch.setattr(streaming, "BLOCK_CHARACTERS", 600)
+    blocks = stream(max_documents=9)
     seen = [documents(blocks.of_epoch(number), tokenizer) for number in range(5)]
     assert all(len(block) >= 2 for block in seen)
     assert set(itertools.chain.from_iterable(seen)) <= set(ALL[:9])
@@ -126,10 +129,12 @@ def test_damaged_blocks_are_built_again(stream, tokenizer):
     assert [documents(again.of_epoch(number), tokenizer) for number in range(12)] == expected
 
 
-def test_another_text_or_another_cut_is_another_stream(stream):
-    assert stream().fingerprint == stream().fingerprint
-    assert stream().fingerprint != stream(block_characters=2000).fingerprint
-    assert stream().fingerprint != stream(max_documents=8).fingerprint
+def test_another_text_or_another_cut_is_another_stream(stream, monkeypatch):
+    before = stream().fingerprint
+    assert stream().fingerprint == before
+    assert stream(max_documents=8).fingerprint != before
+    monkeypatch.setattr(streaming, "BLOCK_CHARACTERS", 2000)
+    assert stream().fingerprint != before
 
 
 def test_examples_depend_on_their_number_alone(stream, tokenizer):
@@ -171,6 +176,7 @@ def test_forked_data_workers_each_read_for_themselves(tokenizer, tmp_path, monke
 
     Small blocks keep the file from being read at once.
     """
+    monkeypatch.setattr(streaming, "BLOCK_CHARACTERS", 15_000)
     monkeypatch.setattr(
         read_blocks, "__defaults__", (lambda position: None, 200)
     )  # so that the file is not read at once
@@ -181,7 +187,7 @@ def test_forked_data_workers_each_read_for_themselves(tokenizer, tmp_path, monke
 
     def open_stream(cache):
         options = {"cache_dir": tmp_path / cache, "held_out": lambda count: np.empty(0, np.int64)}
-        return StreamedBlocks(sources, form, tokenizer, split_sentences, block_characters=15_000, **options)
+        return StreamedBlocks(sources, form, tokenizer, split_sentences, **options)
 
     alone, shared = open_stream("alone"), open_stream("shared")
     expected = [documents(alone.of_epoch(number), tokenizer) for number in range(5)]
