@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import json
 import os
 import random
@@ -13,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -144,13 +143,11 @@ def serve_extra() -> None:
 @pytest.fixture(scope="session")
 def fine_tuned(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Returns a function that makes a fine-tuned checkpoint of a kind of ``fine_tuned.py``, with random weights."""
-    made: dict[str, Path] = {}
-    module = _beside("fine_tuned")
+    from tests.fine_tuned import fine_tuned
 
+    @cache
     def make(kind: str) -> Path:
-        if kind not in made:
-            made[kind] = module.fine_tuned(kind, checkpoint, tmp_path_factory.mktemp(kind) / kind)
-        return made[kind]
+        return fine_tuned(kind, checkpoint, tmp_path_factory.mktemp(kind) / kind)
 
     return make
 
@@ -250,36 +247,33 @@ def real_data() -> Path:
 @pytest.fixture(scope="session")
 def hub_server() -> Any:
     """The class ``HubServer`` of ``hub_server.py``."""
-    return _beside("hub_server").HubServer
+    from tests.hub_server import HubServer
+
+    return HubServer
 
 
 @pytest.fixture(scope="session")
 def hub_models() -> Any:
     """The module ``hub_models.py``: a Hub to push to."""
-    return _beside("hub_models")
+    from tests import hub_models
+
+    return hub_models
 
 
 @pytest.fixture(scope="session")
 def stock_models() -> Any:
     """The module ``stock_models.py``: checkpoints as others publish them."""
-    return _beside("stock_models")
+    from tests import stock_models
+
+    return stock_models
 
 
-def _beside(name: str) -> Any:
-    """A module that lies beside this file: no test itself, and no package."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_beside("loopback_server")  # which the two Hubs import
-
-
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session", autouse=bool(os.environ.get("BERTKIT_TEST_ODD_OFFSETS")))
 def weights_at_odd_offsets() -> Iterator[None]:
     """Runs the tests with weights at other addresses than torch's own, if BERTKIT_TEST_ODD_OFFSETS is set."""
-    with _beside("odd_offsets").odd_offsets() if os.environ.get("BERTKIT_TEST_ODD_OFFSETS") else nullcontext():
+    from tests.odd_offsets import odd_offsets
+
+    with odd_offsets():
         yield
 
 

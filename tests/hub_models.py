@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from loopback_server import Handler, LoopbackServer
+
+from tests.loopback_server import Handler, LoopbackServer
 
 TOKEN = "hf_AVerySecretTokenOfAda"
 USER = "ada"

@@ -12,7 +12,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
-from loopback_server import Handler, LoopbackServer
+from tests.loopback_server import Handler, LoopbackServer
 
 Files = Mapping[str, bytes]
 
