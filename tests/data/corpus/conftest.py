@@ -11,6 +11,7 @@ from bertkit.data.corpus.documents import DocumentForm
 from bertkit.data.corpus.sources import find_sources
 from bertkit.data.corpus.store.token_store import TokenStore
 from bertkit.data.corpus.store.writer import build_token_store
+from bertkit.data.corpus.vocabulary.structure import Vocabulary
 
 FIRST_ID = 5
 """Id of the first token of a `store_of` corpus, after the five special ones."""
@@ -54,6 +55,11 @@ def numbered_tokenizer():
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"t{number}" for number in range(20000))]
     return BertTokenizer(vocab={word: number for number, word in enumerate(words)})
+
+
+@pytest.fixture(scope="session")
+def vocabulary(numbered_tokenizer) -> Vocabulary:
+    return Vocabulary.of(numbered_tokenizer)
 
 
 @pytest.fixture
