@@ -30,6 +30,7 @@ from bertkit.data.tables.labels import (
     texts,
 )
 from bertkit.runtime.errors import DataError, times_of
+from tests.data.conftest import refusal
 
 
 def table(values: list[Any], class_names: list[str] | None = None) -> Table:
@@ -39,9 +40,7 @@ def table(values: list[Any], class_names: list[str] | None = None) -> Table:
 
 
 def message(call, *given) -> list[str]:
-    with pytest.raises(DataError) as caught:
-        call(*given)
-    return str(caught.value).splitlines()
+    return refusal(call, *given).splitlines()
 
 
 def test_columns_of_objects_are_no_texts():
