@@ -223,8 +223,6 @@ def test_folders_without_texts_are_refused(fine_tuned, folder, write, message):
     write(folder)
     with pytest.raises(DataError, match=message):
         list(predict_stream(fine_tuned("film"), input_file=folder, per_file=True))
-    with pytest.raises(DataError, match="--per-file: is for files; give them"):
-        predict_stream(fine_tuned("film"), ["a"], per_file=True)
 
 
 def test_a_file_can_be_one_text(fine_tuned, folder, tmp_path):
