@@ -314,12 +314,6 @@ def test_labels_of_annotation_tools_are_unwrapped(values, problem, labels):
     assert unwrap_labels(table(values), "label", problem).columns["label"] == labels
 
 
-def test_ids_become_names_and_minus_one_is_missing():
-    assert named(table([1, 0, -1, None], ["no", "yes"]), "label").columns["label"] == ["yes", "no", None, None]
-    assert named(table([[1, 0], [], None], ["no", "yes"]), "label").columns["label"] == [["yes", "no"], [], None]
-    assert named(table([1, 0]), "label").columns["label"] == [1, 0]
-
-
 @pytest.mark.parametrize(
     ("call", "values", "names", "faults"),
     [

@@ -240,19 +240,19 @@ def test_options_reach_the_reader_of_the_file(tmp_path, monkeypatch):
 def test_options_of_text_files_are_refused_for_others(tmp_path, option):
     path = written(tmp_path / "x.jsonl", CONTENTS[".jsonl"])
     for place, form in ((path, ".jsonl"), *([] if "skip_ragged" in option else [(tmp_path, "a folder")])):
-        assert refusal(read_table, place, **option) == (
-            f"{place}: names of columns, quoting and the skipping of ragged rows are for .csv and .tsv files; "
-            f"remove them for {form}"
+        fault = refusal(read_table, place, **option)
+        assert fault.startswith(
+            f"{place}: names of columns, quoting and the skipping of ragged rows are for .csv and .tsv"
         )
+        assert fault.endswith(f"remove them for {form}")
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x.json.gz", "x", "x.gz", "x.parquet.gz", "csv"])
 def test_other_formats_are_refused_with_the_supported(tmp_path, name):
     path = written(tmp_path / name, "text,label\na,1\n")
-    assert refusal(read_table, path) == (
-        f"{path}: unsupported table format; expected .csv, .tsv, .jsonl (one JSON object per line), these also "
-        "compressed as .gz or .zst, .json (a list of objects), .parquet, or .xlsx; rename it if it is one"
-    )
+    fault = refusal(read_table, path)
+    assert fault.startswith(f"{path}: unsupported table format; expected .csv, .tsv, .jsonl")
+    assert all(form in fault for form in (".gz or .zst", ".json (", ".parquet", ".xlsx; rename it"))
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.jsonl", "x.json", "x.parquet", "x.xlsx", "x.csv.gz"])
