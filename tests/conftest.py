@@ -134,13 +134,6 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def serve_extra() -> None:
-    """Skips a test if the extra is not installed."""
-    for module in ("fastapi", "uvicorn", "prometheus_client", "httpx"):
-        pytest.importorskip(module, reason=f"the extra serve is not installed: {module}")
-
-
-@pytest.fixture(scope="session")
 def fine_tuned(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Returns a function that makes a fine-tuned checkpoint of a kind of ``fine_tuned.py``, with random weights."""
     from tests.fine_tuned import fine_tuned
@@ -245,14 +238,6 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def hub_server() -> Any:
-    """The class ``HubServer`` of ``hub_server.py``."""
-    from tests.hub_server import HubServer
-
-    return HubServer
-
-
-@pytest.fixture(scope="session")
 def hub_models() -> Any:
     """The module ``hub_models.py``: a Hub to push to."""
     from tests import hub_models
@@ -275,22 +260,6 @@ def weights_at_odd_offsets() -> Iterator[None]:
 
     with odd_offsets():
         yield
-
-
-@pytest.fixture
-def quick() -> dict[str, Any]:
-    """Overrides for runs of two steps on the CPU, in float32, without checkpoints."""
-    return {
-        "data.max_seq_length": 16,
-        "train.max_steps": 2,
-        "train.eval_strategy": "no",
-        "train.save_strategy": "no",
-        "train.load_best_model_at_end": False,
-        "train.global_train_batch_size": 4,
-        "train.learning_rate": 1e-3,
-        "placement.mixed_precision": "no",
-        "placement.device": "cpu",
-    }
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,27 +19,14 @@ from bertkit.data.corpus.sentences import split_sentences
 from bertkit.data.corpus.settings import DocumentFilter
 from bertkit.data.corpus.sources import find_sources
 from bertkit.data.corpus.store import building, parts
-from bertkit.data.corpus.store.building import build_store, join_store
+from bertkit.data.corpus.store.building import join_store
 from bertkit.data.corpus.store.token_store import TokenStore
 from bertkit.runtime.errors import DataError, OutputError, PlacementError
 from bertkit.runtime.files import lock
-from bertkit.runtime.placement.processes import Workers
+from tests.data.corpus.conftest import BLANK, build
 
-BLANK = DocumentForm(document_separator="blank-line")
 ROOT = Path(__file__).parents[4]
 FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
-
-def build(corpus, files, place="store", chosen=None, form=BLANK, splitter=split_sentences, **workers):
-    return build_store(
-        corpus.folder / place,
-        find_sources(files),
-        form,
-        corpus.tokenizer,
-        splitter,
-        chosen=chosen or DocumentFilter(),
-        workers=Workers(**{"number": 1, **workers}),
-    )
 
 
 def contents(store: TokenStore) -> dict[str, bytes]:
@@ -288,6 +276,12 @@ def test_a_filtered_store_is_not_that_of_a_build_without_filters(corpus, files):
     (corpus.folder / "filtered").rename(corpus.folder / "store")
     with pytest.raises(OutputError, match="not empty"):
         join_store(corpus.folder / "store")
+
+
+def test_missing_ray_is_named_with_its_extra(corpus, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(PlacementError, match=r"pip install 'bertkit\[ray\]'"):
+        build(corpus, corpus.write(one="t1"), engine="ray")
 
 
 def test_one_process_builds_a_store(corpus, files):

@@ -7,17 +7,12 @@ from http.server import SimpleHTTPRequestHandler
 
 import pytest
 
-from bertkit.data.corpus.documents import DocumentForm
-from bertkit.data.corpus.sentences import split_sentences
-from bertkit.data.corpus.settings import DocumentFilter
-from bertkit.data.corpus.sources import find_sources
 from bertkit.data.corpus.store import building, copies, opening
-from bertkit.data.corpus.store.building import build_store
 from bertkit.data.corpus.store.copies import verify_part
 from bertkit.data.corpus.store.manifest import read_metadata, write_metadata
 from bertkit.data.corpus.store.opening import names_store, open_store
 from bertkit.runtime.errors import DataError
-from bertkit.runtime.placement.processes import Workers
+from tests.data.corpus.conftest import build
 from tests.hub_server import HubServer
 from tests.loopback_server import LoopbackServer
 
@@ -134,12 +129,7 @@ def test_copies_of_parts_have_a_limit(corpus, tmp_path, monkeypatch):
 
     monkeypatch.setattr(building, "_LEAST_BYTES", 1000)
     files = corpus.write(one="\n\n".join(f"t{number} t{number + 1}" for number in range(600)))
-    form = DocumentForm(document_separator="blank-line")
-    whole = build_store(
-        corpus.folder / "store", find_sources(files), form, corpus.tokenizer, split_sentences,
-        chosen=DocumentFilter(), workers=Workers(number=1),
-        add=lambda draft: corpus.tokenizer.save_pretrained(draft / "tokenizer"),
-    )  # fmt: skip
+    whole = build(corpus, files, add=lambda draft: corpus.tokenizer.save_pretrained(draft / "tokenizer"))
     assert len(whole.parts) >= 6
     memory = fsspec.filesystem("memory")
     memory.put(str(whole.folder), "/bucket/parts", recursive=True)
