@@ -82,21 +82,20 @@ def tiny_config(tiny_sizes: dict[str, Any]) -> Any:
     return BertConfig(**tiny_sizes)
 
 
-# The families of encoders that fine-tuning is tried with, each as its published checkpoints are, but tiny; a text of up
-# to 40 tokens fits all of them.
-_DISENTANGLED = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
+# The families of encoders that fine-tuning is tried with, and what their tiny configurations have beside what
+# `tests.stock_models` says of the family; a text of up to 40 tokens fits all of them.
 _ENCODERS: dict[str, dict[str, Any]] = {
     "bertkit": {},
-    "albert": {"embedding_size": 16},
-    "deberta": {**_DISENTANGLED, "type_vocab_size": 0, "pooler_hidden_size": 32},
-    "deberta-v2": {**_DISENTANGLED, "type_vocab_size": 0, "pooler_hidden_size": 32, "position_buckets": 8},
-    "distilbert": {"hidden_dim": 64, "intermediate_size": None},
-    "electra": {"embedding_size": 16},
-    "modernbert": {"num_hidden_layers": 3, "local_attention": 8, "classifier_pooling": "cls", "eos_token_id": 2}
+    "albert": {},
+    "deberta": {},
+    "deberta-v2": {},
+    "distilbert": {},
+    "electra": {},
+    "modernbert": {"classifier_pooling": "cls", "eos_token_id": 2}
     | {"pad_token_id": 0, "bos_token_id": 1, "cls_token_id": 1, "sep_token_id": 2},
     "mpnet": {"max_position_embeddings": 42},
-    "roberta": {"max_position_embeddings": 42, "type_vocab_size": 1},
-    "xlm-roberta": {"max_position_embeddings": 42, "type_vocab_size": 1},
+    "roberta": {"max_position_embeddings": 42},
+    "xlm-roberta": {"max_position_embeddings": 42},
 }
 
 
@@ -107,10 +106,12 @@ def encoder(request: pytest.FixtureRequest) -> Any:
 
     import bertkit  # noqa: F401 - registers the first family
     from bertkit.model.checkpoint.encoders import own_fields
+    from tests.stock_models import OWN
 
+    name = request.param
     sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    sizes |= {"intermediate_size": 64, "max_position_embeddings": 40, **_ENCODERS[request.param]}
-    family = CONFIG_MAPPING[request.param]
+    sizes |= {"intermediate_size": 64, "max_position_embeddings": 40, **OWN.get(name, {}), **_ENCODERS[name]}
+    family = CONFIG_MAPPING[name]
     no_dropout = {field: 0.0 for field in own_fields(family) if "dropout" in field}
     return family(**{field: value for field, value in {**no_dropout, **sizes}.items() if value is not None})
 
