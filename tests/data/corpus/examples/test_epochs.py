@@ -11,7 +11,6 @@ import pytest
 from bertkit.data.corpus.examples import epochs
 from bertkit.data.corpus.examples.dataset import PretrainingExamples
 from bertkit.data.corpus.settings import PretrainingData
-from bertkit.runtime.errors import DataError
 
 SENTENCES = PretrainingData(max_seq_length=12, short_seq_prob=0, pair_objective="none", seed=3)
 PAIRS = PretrainingData(max_seq_length=24, seed=7)
@@ -46,10 +45,7 @@ def test_each_epoch_has_each_example_once_in_its_own_order(run, view, vocabulary
     orders = [starts(run, range(epoch * size, (epoch + 1) * size)) for epoch in range(3)]
     assert all(sorted(order) == expected for order in orders)
     assert len({tuple(order) for order in orders}) == 3
-    # The first window has the examples of two groups, mixed, and they are not neighbours in every epoch.
-    middle = len(expected) // 2
-    assert 0 < sum(start < expected[middle] for start in orders[0][:8]) <= 8
-    assert {orders[0][0], orders[1][0], orders[2][0]} != {expected[0]}
+    assert all(order[:8] != sorted(order[:8]) for order in orders)  # in a window they are mixed
 
 
 def test_a_number_is_one_example_whoever_asks(run, view, vocabulary):
@@ -109,8 +105,3 @@ def test_groups_are_truncated_and_masked_differently(store_of, vocabulary):
     assert (starts // 100 == np.arange(48).reshape(3, 16)).all()
     cuts = starts % 100
     assert all((cuts[one] == cuts[other]).mean() < 0.5 for one, other in ((0, 1), (0, 2), (1, 2)))
-
-
-def test_too_little_text_is_refused_at_once(store_of, vocabulary):
-    with pytest.raises(DataError, match="random segments from other documents"):
-        PretrainingExamples(store_of([[3] * 100]).whole(), vocabulary, PAIRS, 10)
