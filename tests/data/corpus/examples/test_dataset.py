@@ -155,6 +155,11 @@ def test_shares_of_replacements_are_those_of_the_settings(store, vocabulary, mas
         assert (example["input_ids"] == restored(example)).all() != changes
 
 
+def test_one_document_is_refused_at_once(store, vocabulary):
+    with pytest.raises(DataError, match="random segments from other documents"):
+        PretrainingExamples(store.subset([0]), vocabulary, DATA, 10)
+
+
 class TestObjectives:
     def test_one_segment_by_eye(self, store_of, vocabulary):
         """Documents t0-t6 and t7-t10: [CLS] text [SEP], and nothing to tell."""

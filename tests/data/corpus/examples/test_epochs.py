@@ -45,7 +45,8 @@ def test_each_epoch_has_each_example_once_in_its_own_order(run, view, vocabulary
     orders = [starts(run, range(epoch * size, (epoch + 1) * size)) for epoch in range(3)]
     assert all(sorted(order) == expected for order in orders)
     assert len({tuple(order) for order in orders}) == 3
-    assert all(order[:8] != sorted(order[:8]) for order in orders)  # in a window they are mixed
+    for order in orders:  # within a window they are mixed: as many steps back as forward
+        assert np.mean(np.diff(order) < 0) > 0.35
 
 
 def test_a_number_is_one_example_whoever_asks(run, view, vocabulary):
