@@ -47,6 +47,7 @@ def test_each_epoch_has_each_example_once_in_its_own_order(run, view, vocabulary
     assert len({tuple(order) for order in orders}) == 3
     for order in orders:  # within a window they are mixed: as many steps back as forward
         assert np.mean(np.diff(order) < 0) > 0.35
+    assert max(max(order[:10]) for order in orders) > expected[len(expected) // 2]  # groups are in any order
 
 
 def test_a_number_is_one_example_whoever_asks(run, view, vocabulary):
