@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import json
 import os
 import random
@@ -13,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,21 +82,20 @@ def tiny_config(tiny_sizes: dict[str, Any]) -> Any:
     return BertConfig(**tiny_sizes)
 
 
-# The families of encoders that fine-tuning is tried with, each as its published checkpoints are, but tiny; a text of up
-# to 40 tokens fits all of them.
-_DISENTANGLED = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
+# The families of encoders that fine-tuning is tried with, and what their tiny configurations have beside what
+# `tests.stock_models` says of the family; a text of up to 40 tokens fits all of them.
 _ENCODERS: dict[str, dict[str, Any]] = {
     "bertkit": {},
-    "albert": {"embedding_size": 16},
-    "deberta": {**_DISENTANGLED, "type_vocab_size": 0, "pooler_hidden_size": 32},
-    "deberta-v2": {**_DISENTANGLED, "type_vocab_size": 0, "pooler_hidden_size": 32, "position_buckets": 8},
-    "distilbert": {"hidden_dim": 64, "intermediate_size": None},
-    "electra": {"embedding_size": 16},
-    "modernbert": {"num_hidden_layers": 3, "local_attention": 8, "classifier_pooling": "cls", "eos_token_id": 2}
+    "albert": {},
+    "deberta": {},
+    "deberta-v2": {},
+    "distilbert": {},
+    "electra": {},
+    "modernbert": {"classifier_pooling": "cls", "eos_token_id": 2}
     | {"pad_token_id": 0, "bos_token_id": 1, "cls_token_id": 1, "sep_token_id": 2},
     "mpnet": {"max_position_embeddings": 42},
-    "roberta": {"max_position_embeddings": 42, "type_vocab_size": 1},
-    "xlm-roberta": {"max_position_embeddings": 42, "type_vocab_size": 1},
+    "roberta": {"max_position_embeddings": 42},
+    "xlm-roberta": {"max_position_embeddings": 42},
 }
 
 
@@ -108,10 +106,12 @@ def encoder(request: pytest.FixtureRequest) -> Any:
 
     import bertkit  # noqa: F401 - registers the first family
     from bertkit.model.checkpoint.encoders import own_fields
+    from tests.stock_models import OWN
 
+    name = request.param
     sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    sizes |= {"intermediate_size": 64, "max_position_embeddings": 40, **_ENCODERS[request.param]}
-    family = CONFIG_MAPPING[request.param]
+    sizes |= {"intermediate_size": 64, "max_position_embeddings": 40, **OWN.get(name, {}), **_ENCODERS[name]}
+    family = CONFIG_MAPPING[name]
     no_dropout = {field: 0.0 for field in own_fields(family) if "dropout" in field}
     return family(**{field: value for field, value in {**no_dropout, **sizes}.items() if value is not None})
 
@@ -135,22 +135,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def serve_extra() -> None:
-    """Skips a test if the extra is not installed."""
-    for module in ("fastapi", "uvicorn", "prometheus_client", "httpx"):
-        pytest.importorskip(module, reason=f"the extra serve is not installed: {module}")
-
-
-@pytest.fixture(scope="session")
 def fine_tuned(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Returns a function that makes a fine-tuned checkpoint of a kind of ``fine_tuned.py``, with random weights."""
-    made: dict[str, Path] = {}
-    module = _beside("fine_tuned")
+    from tests.fine_tuned import fine_tuned
 
+    @cache
     def make(kind: str) -> Path:
-        if kind not in made:
-            made[kind] = module.fine_tuned(kind, checkpoint, tmp_path_factory.mktemp(kind) / kind)
-        return made[kind]
+        return fine_tuned(kind, checkpoint, tmp_path_factory.mktemp(kind) / kind)
 
     return make
 
@@ -248,55 +239,28 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def hub_server() -> Any:
-    """The class ``HubServer`` of ``hub_server.py``."""
-    return _beside("hub_server").HubServer
-
-
-@pytest.fixture(scope="session")
 def hub_models() -> Any:
     """The module ``hub_models.py``: a Hub to push to."""
-    return _beside("hub_models")
+    from tests import hub_models
+
+    return hub_models
 
 
 @pytest.fixture(scope="session")
 def stock_models() -> Any:
     """The module ``stock_models.py``: checkpoints as others publish them."""
-    return _beside("stock_models")
+    from tests import stock_models
+
+    return stock_models
 
 
-def _beside(name: str) -> Any:
-    """A module that lies beside this file: no test itself, and no package."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_beside("loopback_server")  # which the two Hubs import
-
-
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session", autouse=bool(os.environ.get("BERTKIT_TEST_ODD_OFFSETS")))
 def weights_at_odd_offsets() -> Iterator[None]:
     """Runs the tests with weights at other addresses than torch's own, if BERTKIT_TEST_ODD_OFFSETS is set."""
-    with _beside("odd_offsets").odd_offsets() if os.environ.get("BERTKIT_TEST_ODD_OFFSETS") else nullcontext():
+    from tests.odd_offsets import odd_offsets
+
+    with odd_offsets():
         yield
-
-
-@pytest.fixture
-def quick() -> dict[str, Any]:
-    """Overrides for runs of two steps on the CPU, in float32, without checkpoints."""
-    return {
-        "data.max_seq_length": 16,
-        "train.max_steps": 2,
-        "train.eval_strategy": "no",
-        "train.save_strategy": "no",
-        "train.load_best_model_at_end": False,
-        "train.global_train_batch_size": 4,
-        "train.learning_rate": 1e-3,
-        "placement.mixed_precision": "no",
-        "placement.device": "cpu",
-    }
 
 
 @pytest.fixture(autouse=True)

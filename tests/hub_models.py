@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from loopback_server import Handler, LoopbackServer, commit_of, entry_of, oid
+
+from tests.loopback_server import Handler, LoopbackServer, commit_of, entry_of, oid
 
 TOKEN = "hf_AVerySecretTokenOfAda"
 USER = "ada"

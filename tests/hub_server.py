@@ -11,7 +11,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
-from loopback_server import Handler, LoopbackServer, commit_of, entry_of, oid
+from tests.loopback_server import Handler, LoopbackServer, commit_of, entry_of, oid
 
 Files = Mapping[str, bytes]
 

@@ -36,7 +36,7 @@ _BYTE_LEVEL = ("roberta", "longformer", "deberta", "modernbert")
 _MASKS_WITH_BLANK = (*_BYTE_LEVEL, "mpnet", "albert", "xlm-roberta")  # the blank before the mask is part of it
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _DISENTANGLED = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
-_OWN: dict[str, dict[str, Any]] = {
+OWN: dict[str, dict[str, Any]] = {
     "albert": {"embedding_size": 16},
     "deberta": {**_DISENTANGLED, "type_vocab_size": 0, "pooler_hidden_size": 32},
     "deberta-v2": {**_DISENTANGLED, "type_vocab_size": 0, "pooler_hidden_size": 32, "position_buckets": 8},
@@ -72,7 +72,7 @@ def stock_checkpoint(
     ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "cls", "sep", "bos", "eos")}
     sizes |= {name: number for name, number in ids.items() if number is not None}
     names = {} if labels is None else {"id2label": dict(enumerate(labels)), "label2id": _ids(labels)}
-    given: dict[str, Any] = {**sizes, **_OWN.get(family, {}), **names, **fields}
+    given: dict[str, Any] = {**sizes, **OWN.get(family, {}), **names, **fields}
     config = CONFIG_MAPPING[family](**{name: value for name, value in given.items() if value is not None})
     torch.manual_seed(seed)
     model = getattr(transformers, auto_class).from_config(config)

@@ -230,7 +230,7 @@ def test_text_that_has_no_utf8_form_is_refused(tmp_path):
 # ---- permissions --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("umask", [0o022, 0o002, 0o027, 0o077])
+@pytest.mark.parametrize("umask", [0o002, 0o077])
 def test_all_files_have_the_permissions_of_new_files(umask, tmp_path, checkpoint):
     tmp_path.chmod(0o700)
     before = os.umask(umask)

@@ -19,6 +19,11 @@ from bertkit.tasks.ner.spans import Span
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\x1b\x9b\x07\x7f\r\b"))
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def controls(text):
     return [sign for sign in text if unicodedata.category(sign) == "Cc" and sign not in "\t\n"]
 
@@ -67,11 +72,6 @@ def test_continued_lines_keep_their_indentation_and_numbers_their_unit(monkeypat
     monkeypatch.setenv("COLUMNS", "20")
     text = "guessing gives 55.6 %.\n    warning: both methods differ"
     assert wrapped(text, Terminal()) == "guessing gives\n  55.6 %.\n    warning: both\n    methods differ"
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("", True), ("1", False)])

@@ -12,6 +12,7 @@ from bertkit.tasks.classification.settings import DataSettings, TaskSettings
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.question_answering.task import DataSettings as QuestionSettings
 from bertkit.tasks.splits import hub_dataset
+from tests.hub_server import HubServer
 
 ROLES = ("train", "validation", "test")
 
@@ -115,7 +116,7 @@ def parquet(columns: dict, features: dict) -> bytes:
 
 
 @pytest.fixture
-def load(hub_server, with_hub):
+def load(with_hub):
     """``load((kind, task, data), …)`` loads tasks in another process; the sets have one file per split."""
     from datasets import ClassLabel, List, Value
 
@@ -145,7 +146,7 @@ def load(hub_server, with_hub):
         },
         "org/asked": {"train.jsonl": "\n".join(map(json.dumps, asked)).encode()},
     }
-    with hub_server(repositories) as hub:
+    with HubServer(repositories) as hub:
         yield lambda *calls: with_hub(hub.endpoint, PROGRAM, calls)
 
 

@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from bertkit.data.corpus.documents import DocumentForm
+from bertkit.data.corpus.sentences import split_sentences
+from bertkit.data.corpus.settings import DocumentFilter
 from bertkit.data.corpus.sources import find_sources
+from bertkit.data.corpus.store.building import build_store
 from bertkit.data.corpus.store.token_store import TokenStore
 from bertkit.data.corpus.store.writer import build_token_store
+from bertkit.data.corpus.vocabulary.structure import Vocabulary
+from bertkit.runtime.placement.processes import Workers
 
-FIRST_ID = 5
-"""Id of the first token of a `store_of` corpus, after the five special ones."""
+BLANK = DocumentForm(document_separator="blank-line")
 
 
 class Corpus:
@@ -47,13 +51,42 @@ class Corpus:
         return bool(self.progress)
 
 
+def build(
+    corpus: Corpus,
+    files,
+    place="store",
+    *,
+    chosen=None,
+    form=BLANK,
+    splitter=split_sentences,
+    add=lambda draft: None,
+    **workers,
+) -> TokenStore | None:
+    """Builds a store of files in the folder of a corpus, by one process unless ``workers`` say otherwise."""
+    return build_store(
+        corpus.folder / place,
+        find_sources(files),
+        form,
+        corpus.tokenizer,
+        splitter,
+        chosen=chosen or DocumentFilter(),
+        workers=Workers(**{"number": 1, **workers}),
+        add=add,
+    )
+
+
 @pytest.fixture(scope="session")
 def numbered_tokenizer():
-    """Knows the words t0, t1, … : word tN has id N + FIRST_ID."""
+    """Knows the words t0, t1, … : word tN has id N + 5, after those of the five special tokens."""
     from transformers import BertTokenizer
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"t{number}" for number in range(20000))]
     return BertTokenizer(vocab={word: number for number, word in enumerate(words)})
+
+
+@pytest.fixture(scope="session")
+def vocabulary(numbered_tokenizer) -> Vocabulary:
+    return Vocabulary.of(numbered_tokenizer)
 
 
 @pytest.fixture

@@ -1,92 +1,13 @@
-"""Bytes → lines → paragraphs of documents."""
+"""Lines → paragraphs of documents."""
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.data.corpus.documents import DocumentForm, Paragraph, file_paragraphs, row_paragraphs
-from bertkit.runtime.errors import DataError, RecipeError
-from bertkit.runtime.reading.text import decode_lines, decode_text, read_text
-
-
-def written(folder, data: bytes, name: str = "text.txt"):
-    file = folder / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(data)
-    return file
-
-
-def in_blocks(data: bytes, size: int) -> list[bytes]:
-    return [data[start : start + size] for start in range(0, len(data), size)]
-
-
-class TestReadText:
-    @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
-    @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-    def test_every_line_ending_with_and_without_mark(self, tmp_path, ending, mark):
-        data = mark + ending.join(["Piña".encode(), b"", "二".encode()])
-        assert read_text(written(tmp_path, data)) == "Piña\n\n二"
-
-    @pytest.mark.parametrize(
-        ("data", "offset"),
-        [
-            (b"caf\xe9 au lait", 3),
-            (b"\xef\xbb\xbfcaf\xe9", 6),
-            (b"cut off \xe4\xba", 8),
-            (b"line\r\nline\r\n\xff", 12),
-        ],
-    )
-    def test_other_encodings_are_refused_by_name_and_offset(self, tmp_path, data, offset):
-        file = written(tmp_path, data)
-        with pytest.raises(DataError, match=rf"not UTF-8 at byte offset {offset} ") as caught:
-            read_text(file)
-        assert str(file) in str(caught.value)
-        assert "if you know its encoding: iconv -f ENCODING -t utf-8 OLD > NEW" in str(caught.value)
-
-    @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-    def test_the_encoding_of_a_mark_is_named(self, tmp_path, encoding):
-        message = f"its mark is that of {encoding.upper()}: convert it: iconv -f {encoding} -t utf-8"
-        with pytest.raises(DataError, match=message):
-            read_text(written(tmp_path, "plain".encode(encoding)))
-
-    def test_a_text_without_a_mark_is_not_guessed(self, tmp_path):
-        with pytest.raises(DataError, match=r"NUL byte at byte offset 1: .* UTF-16 or UTF-32; .*iconv -f ENCODING"):
-            read_text(written(tmp_path, "plain".encode("utf-16-le")))
-
-    def test_nul_bytes_have_an_offset(self, tmp_path):
-        with pytest.raises(DataError, match=r"NUL byte at byte offset 5"):
-            read_text(written(tmp_path, b"\xef\xbb\xbfab\0"))
-
-
-class TestDecodeLines:
-    @given(st.text(st.sampled_from("aé二😀 \r\n\ufeff"), max_size=40), st.integers(1, 9))
-    @example("a\r\nb\rc\n\n\r\r\n", 1)
-    @example("\ufeffa\r", 2)
-    def test_the_size_of_the_blocks_changes_nothing(self, text, size):
-        data = text.encode()
-        lines = re.split("\r\n|\r|\n", text.removeprefix("\ufeff"))
-        assert list(decode_lines(in_blocks(data, size), "x")) == lines
-        assert decode_text(data, "x") == "\n".join(lines)
-
-    @given(st.binary(max_size=30).map(lambda data: data.replace(b"\0", b"\n")), st.integers(1, 9))
-    @example(b"ab\xe4\xba\n", 3)
-    @example(b"a\nb\n\xff\n\xff", 2)
-    def test_offsets_do_not_depend_on_blocks(self, data, size):
-        try:
-            data.decode()
-        except UnicodeDecodeError as error:
-            with pytest.raises(DataError, match=rf"not UTF-8 at byte offset {error.start}[ :]"):
-                list(decode_lines(in_blocks(data, size), "x"))
-        else:
-            list(decode_lines(in_blocks(data, size), "x"))
-
-    def test_a_nul_byte_in_a_later_block(self):
-        with pytest.raises(DataError, match="x: NUL byte at byte offset 7"):
-            list(decode_lines([b"\xef\xbb\xbfa\n", b"b\n\0\n"], "x"))
+from bertkit.runtime.errors import RecipeError
 
 
 def documents(paragraphs):

@@ -55,12 +55,6 @@ def test_wide_text_that_is_cut_or_damaged_is_refused(encoding):
                 converted(wrong, block)
 
 
-def test_a_character_cut_by_a_block_is_no_fault(capsys):
-    for block in range(1, 12):
-        assert converted(TEXT.encode(), block) == TEXT
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("text", ["name\nMarie\nRené", "name\r\nMarie\r\nRené\r\nJosé et André\r\n"])
 def test_windows_letters_at_the_end_of_a_block_or_of_the_text_are_read(capsys, text):
     """The last byte of a block may begin a UTF-8 character."""

@@ -169,11 +169,6 @@ def test_the_seed_decides_which_rows():
     assert hold_out(None, 90, 0.3, 5) == hold_out(["one"] * 90, 90, 0.3, 5)
 
 
-@pytest.mark.parametrize(("rows", "fraction"), [(1, 0.5), (4, 0.1), (1, 0.99)])
-def test_too_few_rows_give_none_to_hold_out(rows, fraction):
-    assert hold_out(None, rows, fraction, 0) == (list(range(rows)), [])
-
-
 def test_copies_are_on_one_side():
     """Two of the twenty texts of a class and one of the ten of the other are held out, with all of their rows."""
     texts, classes = np.repeat(np.arange(30), 5), np.repeat(["a"] * 20 + ["b"] * 10, 5).tolist()

@@ -30,6 +30,7 @@ from bertkit.data.tables.labels import (
     texts,
 )
 from bertkit.runtime.errors import DataError, times_of
+from tests.data.conftest import refusal
 
 
 def table(values: list[Any], class_names: list[str] | None = None) -> Table:
@@ -39,9 +40,7 @@ def table(values: list[Any], class_names: list[str] | None = None) -> Table:
 
 
 def message(call, *given) -> list[str]:
-    with pytest.raises(DataError) as caught:
-        call(*given)
-    return str(caught.value).splitlines()
+    return refusal(call, *given).splitlines()
 
 
 def test_columns_of_objects_are_no_texts():
@@ -314,12 +313,6 @@ def test_fields_of_several_labels_are_parted():
 )
 def test_labels_of_annotation_tools_are_unwrapped(values, problem, labels):
     assert unwrap_labels(table(values), "label", problem).columns["label"] == labels
-
-
-def test_ids_become_names_and_minus_one_is_missing():
-    assert named(table([1, 0, -1, None], ["no", "yes"]), "label").columns["label"] == ["yes", "no", None, None]
-    assert named(table([[1, 0], [], None], ["no", "yes"]), "label").columns["label"] == [["yes", "no"], [], None]
-    assert named(table([1, 0]), "label").columns["label"] == [1, 0]
 
 
 @pytest.mark.parametrize(

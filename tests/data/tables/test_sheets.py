@@ -10,7 +10,7 @@ import pytest
 from bertkit.data.tables import read_table
 from bertkit.data.tables.table_files import read_table_parts
 from bertkit.recipe.files import absolute
-from bertkit.runtime.errors import DataError
+from tests.data.conftest import refusal
 
 ROWS = [["Text", "Label", None, "n"], ["good", "a", "dropped", 3.0], [], ["bad", None, None, 0.5], ["ok", "b", None, 7]]
 
@@ -28,12 +28,6 @@ def book(tmp_path):
         return str(tmp_path / "x.xlsx")
 
     return write
-
-
-def refusal(path) -> str:
-    with pytest.raises(DataError) as caught:
-        read_table(path)
-    return str(caught.value)
 
 
 def test_a_sheet_is_a_table_of_texts(book):
@@ -92,11 +86,11 @@ def test_names_alone_in_their_row_are_no_titles(book, rows, columns, capsys):
 
 def test_the_sheet_is_named_where_there_are_several(book, tmp_path, monkeypatch):
     path = book(May=ROWS, June=ROWS[:2])
-    assert refusal(path) == f"{path}: has 2 sheets, 'May', 'June'; name one of them: '{path}#May'"
+    assert refusal(read_table, path) == f"{path}: has 2 sheets, 'May', 'June'; name one of them: '{path}#May'"
     may, june, same = (read_table(f"{path}#{name}") for name in ("May", "June", "june"))
     assert len(same) == 1
     assert same.fingerprint == june.fingerprint != may.fingerprint  # else a model of May would have learned from June
-    assert refusal(f"{path}#Jule").endswith("no sheet 'Jule'; it has 'May', 'June'; did you mean 'June'?")
+    assert refusal(read_table, f"{path}#Jule").endswith("no sheet 'Jule'; it has 'May', 'June'; did you mean 'June'?")
     monkeypatch.chdir(tmp_path)
     assert absolute("x.xlsx#May") == f"{path}#May"
 
@@ -111,14 +105,14 @@ def test_the_sheet_is_named_where_there_are_several(book, tmp_path, monkeypatch)
 )
 def test_sheets_without_a_table_are_refused(book, sheets, expected):
     path = book(**sheets)
-    assert refusal(path) == f"{path}{expected}"
+    assert refusal(read_table, path) == f"{path}{expected}"
 
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "x.xlsx").write_text("no workbook")
-    assert "not an Excel workbook, damaged or encrypted" in refusal(tmp_path / "x.xlsx")
-    assert refusal(tmp_path / "y.xlsx").endswith("cannot be read: No such file or directory")
-    assert refusal(tmp_path / "x.xls").endswith(".xls is Excel's older format: save it as .xlsx or .csv")
+    assert "not an Excel workbook, damaged or encrypted" in refusal(read_table, tmp_path / "x.xlsx")
+    assert refusal(read_table, tmp_path / "y.xlsx").endswith("cannot be read: No such file or directory")
+    assert refusal(read_table, tmp_path / "x.xls").endswith(".xls is Excel's older format: save it as .xlsx or .csv")
 
 
 def test_a_formula_without_a_stored_result_is_said_once(book, capsys):

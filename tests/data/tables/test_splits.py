@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import json
-
 import pytest
 
 from bertkit.data.tables import hub_splits, load_hub_table
 from bertkit.data.tables.splits import find_repeated
 from bertkit.runtime.errors import DataError
-
-CARD = """---
-configs:
-- config_name: english
-  data_files: [{split: train, path: en/train.jsonl}, {split: test, path: en/test.jsonl}]
-- config_name: german
-  data_files: de/*.jsonl
----
-"""
+from tests.data.conftest import LANGUAGES, parquet
+from tests.hub_server import HubServer
 
 PROGRAM = """
 import json, sys
@@ -38,33 +28,18 @@ for given in json.loads(sys.argv[1]):
 """
 
 
-def json_lines(*texts: str) -> bytes:
-    return "".join(json.dumps({"text": text, "label": "x"}) + "\n" for text in texts).encode()
-
-
 def parquet_of_classes() -> bytes:
-    import pyarrow.parquet as pq
     from datasets import ClassLabel, Dataset, Features, Value
 
     features = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
     rows = Dataset.from_dict({"text": ["NA", None, "c"], "label": [1, 0, -1]}, features=features)
-    stream = io.BytesIO()
-    pq.write_table(rows.with_format("arrow")[:], stream)
-    return stream.getvalue()
+    return parquet(rows.with_format("arrow")[:])
 
 
 @pytest.fixture(scope="module")
-def hub(hub_server):
-    repositories = {
-        "org/reviews": {"data/train-00000-of-00001.parquet": parquet_of_classes()},
-        "org/languages": {
-            "README.md": CARD.encode(),
-            "en/train.jsonl": json_lines("An English row.", "Two."),
-            "en/test.jsonl": json_lines("Another.", "Row."),
-            "de/train.jsonl": json_lines("Eine Zeile.", "Zwei."),
-        },
-    }
-    with hub_server(repositories) as server:
+def hub():
+    reviews = {"data/train-00000-of-00001.parquet": parquet_of_classes()}
+    with HubServer({"org/reviews": reviews, "org/languages": LANGUAGES}) as server:
         yield server
 
 

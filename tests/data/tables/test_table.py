@@ -6,7 +6,7 @@ import pytest
 
 from bertkit.data.tables import Table
 from bertkit.data.tables.columns import label_and_text_columns, the_text_column
-from bertkit.runtime.errors import DataError
+from tests.data.conftest import refusal
 
 
 def table(**columns) -> Table:
@@ -16,12 +16,6 @@ def table(**columns) -> Table:
 
 def of_names(names) -> Table:
     return Table({name: ["x"] for name in names}, "x.csv", "")
-
-
-def message(call, *arguments) -> str:
-    with pytest.raises(DataError) as caught:
-        call(*arguments)
-    return str(caught.value)
 
 
 def test_columns_and_places():
@@ -35,25 +29,25 @@ def test_columns_and_places():
 
 def test_missing_values_and_columns_are_named_together():
     rows = table(text=["a", None, "c"], label=[None, 1, 2])
-    assert message(rows.select, "text", "lable", "label").splitlines() == [
+    assert refusal(rows.select, "text", "lable", "label").splitlines() == [
         "3 faults:",
         "  - x.jsonl, line 3: no value for 'text'",
         "  - x.jsonl: no column 'lable'; available: 'text', 'label'; did you mean 'label'?",
         "  - x.jsonl, line 1: no value for 'label'",
     ]
-    many = message(table(text=[None] * 25).column, "text")
+    many = refusal(table(text=[None] * 25).column, "text")
     assert many.startswith("x.jsonl, line 1: no value for 'text' (25 times, also line 3, line 5, ")
     assert "\n" not in many
 
 
 def test_numbers_are_parsed_from_text():
     assert table(score=["5.000", "-1e2", " 3 ", 1, 2.5]).numbers("score") == [5.0, -100.0, 3.0, 1.0, 2.5]
-    assert message(table(score=["1", None]).numbers, "score") == "x.jsonl, line 3: no value for 'score'"
+    assert refusal(table(score=["1", None]).numbers, "score") == "x.jsonl, line 3: no value for 'score'"
 
 
 @pytest.mark.parametrize("value", ["", "NA", "nan", "inf", "1,5", True, [1.0], float("nan"), 10**400])
 def test_what_is_no_finite_number_is_refused(value):
-    assert message(table(score=["1", value]).numbers, "score") == (
+    assert refusal(table(score=["1", value]).numbers, "score") == (
         f"x.jsonl, line 3: 'score' is {value!r}; expected a number"
     )
 
@@ -108,7 +102,7 @@ def test_requested_columns_win_over_usual_names():
     ],
 )  # fmt: skip
 def test_requested_columns_exist_and_differ(names, requested, expected):
-    assert message(label_and_text_columns, of_names(names), *requested) == f"x.csv: {expected}"
+    assert refusal(label_and_text_columns, of_names(names), *requested) == f"x.csv: {expected}"
 
 
 ORDERS = {
@@ -123,7 +117,7 @@ ORDERS = {
 
 
 def test_columns_that_cannot_be_told_are_described():
-    first, *lines, last = message(label_and_text_columns, Table(ORDERS, "x.csv", ""), None, []).split("\n")
+    first, *lines, last = refusal(label_and_text_columns, Table(ORDERS, "x.csv", ""), None, []).split("\n")
     assert first == "x.csv: cannot tell which of its columns have the text and the labels:"
     assert lines == [
         "  'nr': numbers, 12 different",
@@ -139,24 +133,24 @@ def test_columns_that_cannot_be_told_are_described():
 
 def test_one_column_that_cannot_be_told_is_asked_for():
     rows = Table(ORDERS, "x.csv", "")
-    asked = message(label_and_text_columns, rows, "dept", [])
+    asked = refusal(label_and_text_columns, rows, "dept", [])
     assert "which of its columns has the text:" in asked
     assert asked.endswith("give it, such as text_columns='mail'")
-    assert message(label_and_text_columns, rows, None, ["mail"]).endswith("give it, such as label_column='dept'")
-    assert message(the_text_column, rows, None).endswith("give it, such as text_column='mail'")
+    assert refusal(label_and_text_columns, rows, None, ["mail"]).endswith("give it, such as label_column='dept'")
+    assert refusal(the_text_column, rows, None).endswith("give it, such as text_column='mail'")
 
 
 def test_of_several_usual_names_one_is_asked_for():
     rows = {"text": ORDERS["mail"], "class": ORDERS["code"], "Category": ORDERS["dept"], "kind": ORDERS["dept"]}
-    asked = message(label_and_text_columns, Table(rows, "x.csv", ""), None, [])
+    asked = refusal(label_and_text_columns, Table(rows, "x.csv", ""), None, [])
     assert asked.count("may be") == 1
     assert asked.endswith("give it, such as label_column='Category'")
     rows = {"Body": ORDERS["code"], "review": ORDERS["code"], "label": ORDERS["dept"]}
-    assert message(label_and_text_columns, Table(rows, "x.csv", ""), None, []).endswith("text_columns='Body'")
+    assert refusal(label_and_text_columns, Table(rows, "x.csv", ""), None, []).endswith("text_columns='Body'")
 
 
 def test_nothing_is_proposed_where_nothing_fits():
-    asked = message(label_and_text_columns, of_names(["a", "b", "c"]), None, [])
+    asked = refusal(label_and_text_columns, of_names(["a", "b", "c"]), None, [])
     assert "may be" not in asked
     assert asked.endswith("text_columns='COLUMN', label_column='COLUMN'")
-    assert "… and 180 more" in message(the_text_column, of_names([f"c{number}" for number in range(200)]), None)
+    assert "… and 180 more" in refusal(the_text_column, of_names([f"c{number}" for number in range(200)]), None)

@@ -9,8 +9,6 @@ import io
 import re
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -21,6 +19,7 @@ from bertkit.data.tables.table import ROWS_AT_ONCE
 from bertkit.data.tables.table_files import read_table_parts
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.reading.text import decode_pieces
+from tests.data.conftest import packed, parquet, refusal, written
 
 CONTENTS = {
     ".csv": 'text,label\n"a, b",1\n',
@@ -40,12 +39,6 @@ def read(text: str, delimiter: str = COMMA, quoting: bool | None = None, block: 
 
 def rows(table: Table) -> list[tuple[str, ...]]:
     return list(zip(*table.columns.values(), strict=True))
-
-
-def refusal(text: str, delimiter: str = COMMA, **options) -> str:
-    with pytest.raises(DataError) as caught:
-        read(text, delimiter, **options)
-    return str(caught.value)
 
 
 # ---- CSV -------------------------------------------------------------------------------------------------------------
@@ -142,7 +135,7 @@ def unclosed(opened: int, noticed: int) -> str:
 )
 def test_unclosed_quote_is_named_by_its_opening_line(text, expected):
     for delimiter in NAMES:
-        fault = refusal(text.replace(",", delimiter), delimiter, quoting=True)
+        fault = refusal(read, text.replace(",", delimiter), delimiter, quoting=True)
         assert fault.startswith(expected)
         assert fault.endswith("); close it, and double the quotes within it")
 
@@ -165,7 +158,7 @@ def test_names_for_a_file_without_a_header():
     assert list(table.columns) == names
     assert table.column("label") == ["1", "0"]
     assert list(table.lines) == [1, 2]
-    assert refusal("a\tb\n", TAB, columns=names) == "x, line 1: 2 fields where 4 column names are given"
+    assert refusal(read, "a\tb\n", TAB, columns=names) == "x, line 1: 2 fields where 4 column names are given"
 
 
 def test_ragged_rows_are_skipped_only_when_asked():
@@ -176,8 +169,8 @@ def test_ragged_rows_are_skipped_only_when_asked():
     assert list(table.lines) == [2, 6]
     faults = ["x, line 3: 1 field where the header has 2", "x, line 4: 3 fields where the header has 2"]
     assert left_out == faults
-    assert refusal(text, TAB).splitlines()[1:] == [f"  - {fault}" for fault in faults]
-    assert refusal("a\tb\n1\n", TAB, left_out=[]) == (
+    assert refusal(read, text, TAB).splitlines()[1:] == [f"  - {fault}" for fault in faults]
+    assert refusal(read, "a\tb\n1\n", TAB, left_out=[]) == (
         "x: no rows after the header, but 1 with a different number of fields"
     )
 
@@ -208,11 +201,11 @@ def test_ragged_rows_at_the_end_of_a_part_are_counted(tmp_path):
     ],
 )  # fmt: skip
 def test_wrong_tables_are_refused_with_a_remedy(text, delimiter, options, expected):
-    assert refusal(text, delimiter, **options) == expected
+    assert refusal(read, text, delimiter, **options) == expected
 
 
 def test_faults_are_collected_and_at_most_ten_shown():
-    faults = refusal("a,,a\n" + "1,2\n" * 20)
+    faults = refusal(read, "a,,a\n" + "1,2\n" * 20)
     total, first, second = faults.splitlines()
     assert total == "21 faults:"
     assert first == "  - x, line 1: 2 columns are named 'a'; expected one of each name"
@@ -221,42 +214,17 @@ def test_faults_are_collected_and_at_most_ten_shown():
 
 @pytest.mark.parametrize("delimiter", [COMMA, TAB])
 def test_invalid_bytes_are_named_by_their_offset(delimiter):
-    assert refusal(f"a{delimiter}b\n1{delimiter}\0\n", delimiter).startswith("x: NUL byte at byte offset 6: ")
+    assert refusal(read, f"a{delimiter}b\n1{delimiter}\0\n", delimiter).startswith("x: NUL byte at byte offset 6: ")
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
-
-
-def written(path: Path, data: str | bytes) -> Path:
-    path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return path
-
-
-def packed(data: bytes, packing: str) -> bytes:
-    return {"": data, ".gz": gzip.compress(data), ".zst": pa.Codec("zstd").compress(data, asbytes=True)}[packing]
-
-
-def refusal_of(path: Path, **options) -> str:
-    with pytest.raises(DataError) as caught:
-        read_table(path, **options)
-    return str(caught.value)
-
-
-def write_parquet(file, **columns):
-    pq.write_table(pa.table(columns), file)
-
-
-def parquet() -> bytes:
-    stream = io.BytesIO()
-    write_parquet(stream, text=["a, b"], label=["1"])
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize(
     ("kind", "packing"), [*((kind, packing) for kind in CONTENTS for packing in ("", ".gz", ".ZST")), (".parquet", "")]
 )
 def test_every_format_gives_the_same_table(tmp_path, kind, packing):
-    data = parquet() if kind == ".parquet" else CONTENTS[kind].encode()
+    data = parquet({"text": ["a, b"], "label": ["1"]}) if kind == ".parquet" else CONTENTS[kind].encode()
     path = written(tmp_path / f"x{kind.upper()}{packing}", packed(data, packing.lower()))
     table = read_table(str(path))
     assert table.columns == {"text": ["a, b"], "label": ["1"]}
@@ -280,19 +248,19 @@ def test_options_reach_the_reader_of_the_file(tmp_path, monkeypatch):
 def test_options_of_text_files_are_refused_for_others(tmp_path, option):
     path = written(tmp_path / "x.jsonl", CONTENTS[".jsonl"])
     for place, form in ((path, ".jsonl"), *([] if "skip_ragged" in option else [(tmp_path, "a folder")])):
-        assert refusal_of(place, **option) == (
-            f"{place}: names of columns, quoting and the skipping of ragged rows are for .csv and .tsv files; "
-            f"remove them for {form}"
+        fault = refusal(read_table, place, **option)
+        assert fault.startswith(
+            f"{place}: names of columns, quoting and the skipping of ragged rows are for .csv and .tsv"
         )
+        assert fault.endswith(f"remove them for {form}")
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x.json.gz", "x", "x.gz", "x.parquet.gz", "csv"])
 def test_other_formats_are_refused_with_the_supported(tmp_path, name):
     path = written(tmp_path / name, "text,label\na,1\n")
-    assert refusal_of(path) == (
-        f"{path}: unsupported table format; expected .csv, .tsv, .jsonl (one JSON object per line), these also "
-        "compressed as .gz or .zst, .json (a list of objects), .parquet, or .xlsx; rename it if it is one"
-    )
+    fault = refusal(read_table, path)
+    assert fault.startswith(f"{path}: unsupported table format; expected .csv, .tsv, .jsonl")
+    assert all(form in fault for form in (".gz or .zst", ".json (", ".parquet", ".xlsx; rename it"))
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.jsonl", "x.json", "x.parquet", "x.xlsx", "x.csv.gz"])
@@ -303,7 +271,7 @@ def test_what_stands_in_the_place_of_a_file_is_named(tmp_path, name):
         ("\ufeff\n<!DOCTYPE html>\n<html><body>Sign in</body></html>\n", "a page of a web site (HTML), not a table; "),
     ):
         path = written(tmp_path / name, content)
-        assert refusal_of(path).startswith(f"{path}: {expected}")
+        assert refusal(read_table, path).startswith(f"{path}: {expected}")
         with pytest.raises(DataError, match=re.escape(expected)):
             list(read_table_parts(path, 10, lambda share: None))
 
@@ -376,15 +344,19 @@ def test_the_header_tells_the_separator(header, usual, delimiter):
 
 @pytest.mark.parametrize("kind", [*CONTENTS, ".parquet"])
 def test_a_file_that_cannot_be_read(tmp_path, kind):
-    assert refusal_of(tmp_path / f"x{kind}") == f"{tmp_path}/x{kind}: cannot be read: No such file or directory"
-    (tmp_path / f"y{kind}").mkdir()
-    forms = ".txt, .md, .html, .htm, .eml"
-    assert refusal_of(tmp_path / f"y{kind}") == f"{tmp_path}/y{kind}: a folder that has no file that ends in {forms}"
+    file, folder = tmp_path / f"x{kind}", tmp_path / f"y{kind}"
+    folder.mkdir()
+    assert refusal(read_table, file) == f"{file}: cannot be read: No such file or directory"
+    assert refusal(read_table, folder).startswith(f"{folder}: a folder that has no file that ends in .txt, .md")
 
 
 def test_a_damaged_file(tmp_path):
-    assert "damaged or truncated" in refusal_of(written(tmp_path / "x.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-4]))
-    assert "not a Parquet file, damaged or truncated" in refusal_of(written(tmp_path / "x.parquet", b"PAR1 or not"))
+    assert "damaged or truncated" in refusal(
+        read_table, written(tmp_path / "x.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-4])
+    )
+    assert "not a Parquet file, damaged or truncated" in refusal(
+        read_table, written(tmp_path / "x.parquet", b"PAR1 or not")
+    )
 
 
 @pytest.mark.real
@@ -411,19 +383,22 @@ def test_a_title_above_the_names_is_left_out(tmp_path, capsys):
     assert table.place(0) == f"{tmp_path}/x.csv, line 4"
     assert "x.csv, line 3: read as the names of the columns, below the title 'Reviews'" in capsys.readouterr().err
     (tmp_path / "x.csv").write_text("comment\ngood, as it was\n")  # an unquoted separator is a fault
-    assert "line 2: 2 fields where the header has 1" in refusal_of(tmp_path / "x.csv")
+    assert "line 2: 2 fields where the header has 1" in refusal(read_table, tmp_path / "x.csv")
 
 
 def test_parts_of_parquet_are_one_table(tmp_path):
     for number, text in enumerate("ab"):
-        write_parquet(tmp_path / f"train-0000{number}-of-00002.parquet", text=[text, text * 2], label=[0, 1])
-    write_parquet(tmp_path / "test-00000-of-00001.parquet", text=["c"])
+        data = parquet({"text": [text, text * 2], "label": [0, 1]})
+        written(tmp_path / f"train-0000{number}-of-00002.parquet", data)
+    written(tmp_path / "test-00000-of-00001.parquet", parquet({"text": ["c"]}))
     table = read_table(tmp_path / "train-*.parquet")
     assert table.columns["text"] == ["a", "aa", "b", "bb"]
     assert table.place(3) == f"{tmp_path}/train-*.parquet, row 4"
     assert table.fingerprint != read_table(tmp_path / "train-00000-of-00002.parquet").fingerprint
-    assert "its columns differ from those of" in refusal_of(tmp_path / "*.parquet")
-    assert refusal_of(tmp_path / "x*.parquet") == f"{tmp_path}/x*.parquet: this pattern matches no file or folder"
+    assert "its columns differ from those of" in refusal(read_table, tmp_path / "*.parquet")
+    assert (
+        refusal(read_table, tmp_path / "x*.parquet") == f"{tmp_path}/x*.parquet: this pattern matches no file or folder"
+    )
     (tmp_path / "README.md").write_text("a description")
     expected = f"a folder of tables; give the file of one: '{tmp_path}/test-*.parquet', '{tmp_path}/train-*.parquet'"
-    assert refusal_of(tmp_path) == f"{tmp_path}: {expected}"
+    assert refusal(read_table, tmp_path) == f"{tmp_path}: {expected}"

@@ -14,18 +14,16 @@ from hypothesis import strategies as st
 from bertkit.data.tables import Table, read_table
 from bertkit.data.tables.typed_rows import read_batches, read_json_list
 from bertkit.runtime.errors import DataError
+from tests.data.conftest import refusal, written
 
 
 def read(folder: Path, name: str, text: str | bytes) -> Table:
-    path = folder / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path = written(folder / name, text)
     return read_table(path) if name == "x.jsonl" else read_json_list(path)
 
 
-def refusal(folder: Path, name: str, text: str | bytes) -> str:
-    with pytest.raises(DataError) as caught:
-        read(folder, name, text)
-    return str(caught.value).replace(f"{folder}/", "")
+def message(folder: Path, name: str, text: str | bytes) -> str:
+    return refusal(read, folder, name, text).replace(f"{folder}/", "")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +73,7 @@ def test_written_json_is_read_unchanged(tmp_path_factory, name, write, rows, esc
 
 def test_faults_are_collected_with_their_lines(tmp_path):
     text = '{"text": "a"}\n[1]\n{"text": \n{"text": "\\ud83d"}\n{"\\ud83d\\ude00": 1}\n'
-    count, first, second, third = refusal(tmp_path, "x.jsonl", text).splitlines()
+    count, first, second, third = message(tmp_path, "x.jsonl", text).splitlines()
     assert count == "3 faults:"
     assert first == '  - x.jsonl, line 2: [1] is not a JSON object; expected one object per line, such as {"text": …}'
     assert second.startswith("  - x.jsonl, line 3: not valid JSON (Expecting value")
@@ -118,7 +116,7 @@ NO_LIST = "x.json: expected a list of objects, [{…}, {…}]; if it has one obj
     ],
 )
 def test_other_content_is_refused(tmp_path, name, text, expected):
-    assert refusal(tmp_path, name, text).startswith(expected)
+    assert message(tmp_path, name, text).startswith(expected)
 
 
 # ---- Arrow ----------------------------------------------------------------------------------------------------------

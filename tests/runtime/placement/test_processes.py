@@ -100,16 +100,8 @@ def test_one_process_does_the_work_alone():
 # ---- Ctrl-C ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def interruptible():
-    """SIGINT as Python has it; where the tests run in the background it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_waits_and_a_second_one_does_not(interruptible, times):
+def test_ctrl_c_waits_and_a_second_one_does_not(times):
     done = []
 
     def work():
@@ -126,12 +118,12 @@ def test_ctrl_c_waits_and_a_second_one_does_not(interruptible, times):
         signal.raise_signal(signal.SIGINT)
 
 
-def test_an_error_within_goes_on(interruptible, tmp_path):
+def test_an_error_within_goes_on(tmp_path):
     with pytest.raises(OSError, match="Is a directory"), uninterrupted():
         os.open(tmp_path, os.O_WRONLY)
 
 
-def test_it_does_nothing_where_no_ctrl_c_comes(interruptible):
+def test_it_does_nothing_where_no_ctrl_c_comes():
     """In other threads than the first, which alone gets signals, and where the process ignores them."""
     done = []
 

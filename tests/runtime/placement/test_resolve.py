@@ -24,25 +24,23 @@ CPU = {"device": "cpu", "mixed_precision": "no"}
 
 
 @pytest.mark.parametrize(
-    ("processes", "per_device", "expected"),
-    [(1, None, (32, 1)), (1, 4, (4, 8)), (2, None, (16, 1)), (2, 4, (4, 4)), (32, None, (1, 1))],
+    ("processes", "per_device", "batch", "max_seq_length", "expected"),
+    [
+        (1, None, 32, 128, (32, 1)),
+        (1, 4, 32, 128, (4, 8)),
+        (2, None, 32, 128, (16, 1)),
+        (2, 4, 32, 128, (4, 4)),
+        (32, None, 32, 128, (1, 1)),
+        (1, None, 256, 128, (32, 8)),
+        (1, None, 256, 512, (8, 32)),
+        (1, 64, 256, 512, (64, 4)),
+    ],
 )
-def test_the_global_batch_is_divided(monkeypatch, processes, per_device, expected):
+def test_the_global_batch_is_divided(monkeypatch, processes, per_device, batch, max_seq_length, expected):
     monkeypatch.setenv("WORLD_SIZE", str(processes))
-    placement = place(PlacementSettings(per_device_train_batch_size=per_device, **CPU), 32)
+    placement = place(PlacementSettings(per_device_train_batch_size=per_device, **CPU), batch, max_seq_length)
     assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == expected
-    assert placement.global_train_batch_size == 32
-
-
-def test_a_large_batch_is_accumulated_on_a_cpu():
-    placement = place(PlacementSettings(**CPU), 256)
-    assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == (32, 8)
-
-
-def test_longer_sequences_make_smaller_device_batches():
-    placement = place(PlacementSettings(**CPU), 256, max_seq_length=512)
-    assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == (8, 32)
-    assert place(PlacementSettings(per_device_train_batch_size=64, **CPU), 256, 512).per_device_train_batch_size == 64
+    assert placement.global_train_batch_size == batch
 
 
 def test_an_indivisible_batch_names_possible_sizes(monkeypatch):

@@ -11,31 +11,33 @@ from bertkit.runtime.errors import CheckpointError
 from bertkit.runtime.reading.hub import near_local_name, one_attempt
 
 
+@pytest.fixture
+def name_service(monkeypatch):
+    """``name_service(knows=False)``: as on a machine that knows no address of the Hub, without proxies."""
+
+    def answer(knows: bool) -> None:
+        monkeypatch.setattr("bertkit.runtime.reading.hub.getproxies", dict)
+        monkeypatch.setattr("bertkit.runtime.reading.hub._has_address", lambda host, when: knows)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+
+    return answer
+
+
 @pytest.mark.parametrize("knows", [True, False])
-def test_libraries_are_offline_where_the_host_has_no_address(monkeypatch, knows):
-    monkeypatch.setattr("bertkit.runtime.reading.hub.getproxies", dict)
-    monkeypatch.setattr("bertkit.runtime.reading.hub._has_address", lambda host, when: knows)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+@pytest.mark.parametrize("alone", [True, False])  # data sets, by HF_DATASETS_OFFLINE
+def test_libraries_are_offline_where_the_host_has_no_address(monkeypatch, name_service, knows, alone):
+    name_service(knows)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", alone)
     with one_attempt():
         assert constants.HF_HUB_OFFLINE is not knows
+        assert datasets.config.HF_HUB_OFFLINE is (alone or not knows)
     assert constants.HF_HUB_OFFLINE is False
+    assert datasets.config.HF_HUB_OFFLINE is alone
 
 
-def test_data_sets_that_are_offline_alone_stay_so(monkeypatch):
-    monkeypatch.setattr("bertkit.runtime.reading.hub.getproxies", dict)
-    monkeypatch.setattr("bertkit.runtime.reading.hub._has_address", lambda host, when: False)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)  # by HF_DATASETS_OFFLINE
-    with one_attempt():
-        pass
-    assert (constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE) == (False, True)
-
-
-def test_a_near_folder_is_named_before_the_hub_is_asked(tmp_path, monkeypatch, capsys):
+def test_a_near_folder_is_named_before_the_hub_is_asked(tmp_path, monkeypatch, name_service, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bertkit.runtime.reading.hub.getproxies", dict)
-    monkeypatch.setattr("bertkit.runtime.reading.hub._has_address", lambda host, when: False)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    name_service(knows=False)
     (tmp_path / "mymails").mkdir()
     assert near_local_name("google-bert/bert") == ""
     with pytest.raises(CheckpointError, match=r"neither a local folder .*; did you mean 'mymails'"):

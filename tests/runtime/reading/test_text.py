@@ -1,9 +1,10 @@
-"""Files are closed by the code that reads them, also while its exception is alive: not by garbage collection."""
+"""Bytes → lines: the same in blocks of any size, faults with their place, and no file left open."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from bertkit.data.corpus.documents import DocumentForm
 from bertkit.data.corpus.sources import find_sources
@@ -18,8 +21,68 @@ from bertkit.data.corpus.store.encoding import batch_paragraphs, encode_batches
 from bertkit.data.tables.table_files import read_table, read_table_parts
 from bertkit.inference.inputs import process_blocks, read_inputs
 from bertkit.runtime.errors import DataError
-from bertkit.runtime.reading.text import iterating
+from bertkit.runtime.reading.text import decode_lines, decode_text, iterating, read_text
 from bertkit.tasks.ner.sentences import read_conll
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        *[
+            (
+                data,
+                f"not UTF-8 at byte offset {offset} .*if you know its encoding: iconv -f ENCODING -t utf-8 OLD > NEW",
+            )
+            for data, offset in ((b"caf\xe9 au lait", 3), (b"\xef\xbb\xbfcaf\xe9", 6), (b"cut off \xe4\xba", 8))
+        ],
+        *[
+            ("plain".encode(mark), f"its mark is that of {mark.upper()}: convert it: iconv -f {mark} -t utf-8")
+            for mark in ("utf-16", "utf-32")
+        ],
+        ("plain".encode("utf-16-le"), r"NUL byte at byte offset 1: .* UTF-16 or UTF-32; .*iconv -f ENCODING"),
+        (b"\xef\xbb\xbfab\0", "NUL byte at byte offset 5"),
+    ],
+)
+def test_what_is_no_utf8_is_refused_with_its_place_and_a_remedy(tmp_path, data, fault):
+    file = tmp_path / "text.txt"
+    file.write_bytes(data)
+    with pytest.raises(DataError, match=rf"^{re.escape(str(file))}: .*{fault}"):
+        read_text(file)
+
+
+def in_blocks(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+@given(st.text(st.sampled_from("aé二😀 \r\n\ufeff"), max_size=40), st.integers(1, 9))
+@example("a\r\nb\rc\n\n\r\r\n", 1)
+@example("\ufeffa\r", 2)
+def test_lines_do_not_depend_on_blocks(text, size):
+    data = text.encode()
+    lines = re.split("\r\n|\r|\n", text.removeprefix("\ufeff"))
+    assert list(decode_lines(in_blocks(data, size), "x")) == lines
+    assert decode_text(data, "x") == "\n".join(lines)
+
+
+@given(st.binary(max_size=30).map(lambda data: data.replace(b"\0", b"\n")), st.integers(1, 9))
+@example(b"ab\xe4\xba\n", 3)
+@example(b"a\nb\n\xff\n\xff", 2)
+def test_offsets_do_not_depend_on_blocks(data, size):
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        with pytest.raises(DataError, match=rf"not UTF-8 at byte offset {error.start}[ :]"):
+            list(decode_lines(in_blocks(data, size), "x"))
+    else:
+        list(decode_lines(in_blocks(data, size), "x"))
+
+
+def test_a_nul_byte_in_a_later_block():
+    with pytest.raises(DataError, match="x: NUL byte at byte offset 7"):
+        list(decode_lines([b"\xef\xbb\xbfa\n", b"b\n\0\n"], "x"))
+
+
+# ---- files are closed by what reads them, also while its exception is alive: not by garbage collection ---------------
 
 MUCH = 300_000  # lines: more than one block, so that the file is open when the fault is found
 NOT_UTF8 = b"line\n" * MUCH + "čaj, caf".encode() + b"\xe9\n"

@@ -273,11 +273,6 @@ def test_one_document_is_refused_with_the_ways_out(store_of, chosen):
         plan_epoch(store.subset(chosen), 0, 0, 16, 0.1)
 
 
-@pytest.mark.parametrize("pair_objective", ["sop", "none"])
-def test_one_document_suffices_without_random_segments(store_of, pair_objective):
-    assert len(plan_epoch(store_of([[3, 4]]).whole(), 0, 0, 16, 0.1, pair_objective)) == 1
-
-
 @pytest.mark.parametrize(("pair_objective", "chosen"), [("sop", [0, 1]), ("sop", []), ("none", [])])
 def test_too_little_text_for_an_example(store_of, pair_objective, chosen):
     with pytest.raises(DataError, match=rf"from {len(chosen)} documents with {len(chosen)} tokens.*give more text"):

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,26 +19,14 @@ from bertkit.data.corpus.sentences import split_sentences
 from bertkit.data.corpus.settings import DocumentFilter
 from bertkit.data.corpus.sources import find_sources
 from bertkit.data.corpus.store import building, parts
-from bertkit.data.corpus.store.building import build_store, join_store
+from bertkit.data.corpus.store.building import join_store
 from bertkit.data.corpus.store.token_store import TokenStore
 from bertkit.runtime.errors import DataError, OutputError, PlacementError
-from bertkit.runtime.placement.processes import Workers
+from bertkit.runtime.files import lock
+from tests.data.corpus.conftest import BLANK, build
 
-BLANK = DocumentForm(document_separator="blank-line")
 ROOT = Path(__file__).parents[4]
 FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
-
-def build(corpus, files, place="store", chosen=None, form=BLANK, splitter=split_sentences, **workers):
-    return build_store(
-        corpus.folder / place,
-        find_sources(files),
-        form,
-        corpus.tokenizer,
-        splitter,
-        chosen=chosen or DocumentFilter(),
-        workers=Workers(**{"number": 1, **workers}),
-    )
 
 
 def contents(store: TokenStore) -> dict[str, bytes]:
@@ -60,6 +49,16 @@ def files(corpus, monkeypatch):
         if number % 7 == 3:
             texts[-1] = "\u200b"
     return corpus.write(one="\n\n".join(texts[:30]), two="\n\n".join(texts[30:]))
+
+
+@pytest.fixture
+def units_written(monkeypatch) -> list[building.Unit]:
+    """The units that this process writes from here on."""
+    write, written = building.write_unit, []
+    monkeypatch.setattr(
+        building, "write_unit", lambda job, unit, *rest: written.append(unit) or write(job, unit, *rest)
+    )
+    return written
 
 
 def test_parts_have_the_text_of_one_store(corpus, files):
@@ -96,41 +95,16 @@ def test_the_number_of_processes_does_not_show(corpus, files, workers):
     assert contents(build(corpus, files, "several", number=workers)) == contents(build(corpus, files))
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
-@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets to the end of the process
-def test_ray_with_a_killed_worker(corpus, files):
-    import psutil
-
-    def killing(paragraph: str) -> list[str]:
-        """Kills its own worker once, in the middle of the corpus."""
-        mark = Path(places["mark"])
-        if "t50" in paragraph and os.getpid() != places["driver"] and not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return split_sentences(paragraph)
-
-    places = {"mark": str(corpus.folder / "killed"), "driver": os.getpid()}
-    killing.version = "1"
-    expected = build(corpus, files, splitter=killing)
-    for workers in (1, 2):
-        (corpus.folder / "killed").unlink(missing_ok=True)
-        store = build(corpus, files, f"ray-{workers}", splitter=killing, engine="ray", number=workers)
-        assert contents(store) == contents(expected)
-        assert (corpus.folder / "killed").exists()
-    assert not [each for each in psutil.Process().children(recursive=True) if "raylet" in each.name()]
-
-
 class TestDyingWorkers:
     """A splitter kills its process at a word, once or always."""
 
     def splitter(self, corpus, most: int):
-        driver = os.getpid()
+        driver, marked = os.getpid(), corpus.folder
 
         def killing(paragraph: str) -> list[str]:
-            marks = len(list(corpus.folder.glob("killed-*")))
+            marks = len(list(marked.glob("killed-*")))
             if "t50" in paragraph and os.getpid() != driver and marks < most:
-                (corpus.folder / f"killed-{marks}").touch()
+                (marked / f"killed-{marks}").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             return split_sentences(paragraph)
 
@@ -143,6 +117,19 @@ class TestDyingWorkers:
         store = build(corpus, files, splitter=splitter, number=2)
         assert contents(store) == contents(build(corpus, files, "other", splitter=splitter))
         assert "a process died at part" in capsys.readouterr().err
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
+    @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets to the end of the process
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_a_part_is_repeated_by_ray(self, corpus, files, workers):
+        import psutil
+
+        splitter = self.splitter(corpus, 1)
+        store = build(corpus, files, splitter=splitter, engine="ray", number=workers)
+        assert len(list(corpus.folder.glob("killed-*"))) == 1
+        assert contents(store) == contents(build(corpus, files, "other", splitter=splitter))
+        assert not [each for each in psutil.Process().children(recursive=True) if "raylet" in each.name()]
 
     @FORKS
     def test_the_part_is_named_at_the_second_time(self, corpus, files):
@@ -171,15 +158,11 @@ class TestShares:
         monkeypatch.chdir(corpus.folder / "store")
         assert contents(join_store(Path())) == contents(build(corpus, files, "whole"))
 
-    def test_a_whole_build_does_what_shares_have_left(self, corpus, files, monkeypatch):
+    def test_a_whole_build_does_what_shares_have_left(self, corpus, files, units_written):
         build(corpus, files, part="1/2")
-        built = []
-        write = building.write_unit
-        monkeypatch.setattr(
-            building, "write_unit", lambda job, unit, *rest: built.append(unit) or write(job, unit, *rest)
-        )
+        units_written.clear()
         store = build(corpus, files)
-        assert len(built) == len(store.parts) // 2
+        assert len(units_written) == len(store.parts) // 2
         assert contents(store) == contents(build(corpus, files, "other"))
 
     def test_another_number_of_shares_is_refused(self, corpus, files):
@@ -209,43 +192,46 @@ class TestShares:
                 join_store(place)
 
 
-def interrupted(corpus, files, monkeypatch, after: int, **options) -> list[int]:
-    """Ends a build after some units; returns their numbers."""
-    write, written = building.write_unit, []
+@pytest.fixture
+def interrupted(corpus, files, monkeypatch, units_written):
+    """``interrupted(5)`` ends a build of the files after five units; returns their numbers."""
 
-    def ending(job, unit, *rest):
-        if len(written) == after:
-            raise KeyboardInterrupt
-        write(job, unit, *rest)
-        written.append(unit.number)
+    def build_some(after: int) -> list[int]:
+        write = building.write_unit
 
-    with monkeypatch.context() as patch:
-        patch.setattr(building, "write_unit", ending)
-        with pytest.raises(KeyboardInterrupt):
-            build(corpus, files, **options)
-    assert not (corpus.folder / "store").exists()
-    return written
+        def ending(*arguments):
+            if len(units_written) == after:
+                raise KeyboardInterrupt
+            write(*arguments)
+
+        units_written.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(building, "write_unit", ending)
+            with pytest.raises(KeyboardInterrupt):
+                build(corpus, files)
+        assert not (corpus.folder / "store").exists()
+        done = [unit.number for unit in units_written]
+        units_written.clear()
+        return done
+
+    return build_some
 
 
 @pytest.mark.parametrize("after", [1, 5])
-def test_a_build_continues_where_it_was(corpus, files, monkeypatch, after):
+def test_a_build_continues_where_it_was(corpus, files, interrupted, units_written, after):
     expected = contents(build(corpus, files, "whole"))
-    done = interrupted(corpus, files, monkeypatch, after)
-    more, write = [], building.write_unit
-    monkeypatch.setattr(building, "write_unit", lambda job, unit, *rest: more.append(unit) or write(job, unit, *rest))
+    done = interrupted(after)
     assert contents(build(corpus, files)) == expected
-    assert {unit.number for unit in more} == set(range(len(expected) - 1)) - set(done)
+    assert {unit.number for unit in units_written} == set(range(len(expected) - 1)) - set(done)
 
 
-def test_a_changed_file_is_named_and_read_again(corpus, files, monkeypatch, capsys):
-    interrupted(corpus, files, monkeypatch, 9)
+def test_a_changed_file_is_named_and_read_again(corpus, files, interrupted, units_written, capsys):
+    interrupted(9)
     text = files[1].read_text()
     files[1].write_text(text.replace("t50", "t51"), encoding="utf-8")  # of the same size
-    more, write = [], building.write_unit
-    monkeypatch.setattr(building, "write_unit", lambda job, unit, *rest: more.append(unit) or write(job, unit, *rest))
     store = build(corpus, files)
     assert arrays(store) == arrays(corpus.build(files, BLANK))
-    assert all(str(files[1]) in [source.name for source in unit.sources] for unit in more)
+    assert all(str(files[1]) in [source.name for source in unit.sources] for unit in units_written)
     said = capsys.readouterr().err
     assert f"changed since this build began, and read again: {files[1]}" in said
 
@@ -292,9 +278,13 @@ def test_a_filtered_store_is_not_that_of_a_build_without_filters(corpus, files):
         join_store(corpus.folder / "store")
 
 
-def test_one_process_builds_a_store(corpus, files):
-    from bertkit.runtime.files import lock
+def test_missing_ray_is_named_with_its_extra(corpus, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(PlacementError, match=r"pip install 'bertkit\[ray\]'"):
+        build(corpus, corpus.write(one="t1"), engine="ray")
 
+
+def test_one_process_builds_a_store(corpus, files):
     work = corpus.folder / "store.building"
     work.mkdir()
     descriptor = os.open(work, os.O_RDONLY)
@@ -317,6 +307,7 @@ def test_a_fault_has_its_line_in_the_file_and_leaves_nothing(corpus, files):
     assert not list(corpus.folder.glob("store*"))
 
 
+@FORKS
 def test_duplicates_of_all_units(corpus, files):
     """A document is left out if another unit before has it."""
     text = files[0].read_text()
@@ -324,7 +315,7 @@ def test_duplicates_of_all_units(corpus, files):
     chosen = DocumentFilter(deduplicate="exact")
     store = build(corpus, [*files, more], chosen=chosen)
     assert store.num_documents == build(corpus, files, "plain").num_documents + 1
-    assert contents(build(corpus, [*files, more], "several", chosen=chosen, number=1)) == contents(store)
+    assert contents(build(corpus, [*files, more], "several", chosen=chosen, number=2)) == contents(store)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from bertkit.data.corpus.store.filters import (
     without_documents,
     without_short,
 )
-from bertkit.runtime.errors import DataError, PlacementError, RecipeError
-from tests.data.corpus.store.test_building import build
+from bertkit.runtime.errors import DataError, RecipeError
+from tests.data.corpus.conftest import build
 
 
 def documents_of(batches) -> list[list[int]]:
@@ -112,17 +112,8 @@ def test_a_filter_that_leaves_nothing_is_named(corpus):
 
 @pytest.mark.parametrize(
     ("settings", "fault"),
-    [
-        (lambda: DocumentFilter(min_tokens=0), "min_tokens: 0"),
-        (lambda: DocumentFilter(deduplicate="some"), "deduplicate: 'some' is not one of exact, minhash"),
-    ],
+    [({"min_tokens": 0}, "min_tokens: 0"), ({"deduplicate": "some"}, "'some' is not one of exact, minhash")],
 )
 def test_settings_out_of_range(settings, fault):
     with pytest.raises(RecipeError, match=fault):
-        settings()
-
-
-def test_missing_ray_is_named_with_its_extra(corpus, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(PlacementError, match=r"pip install 'bertkit\[ray\]'"):
-        build(corpus, corpus.write(one="t1"), engine="ray")
+        DocumentFilter(**settings)

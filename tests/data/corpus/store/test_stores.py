@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
-import threading
+from http.server import SimpleHTTPRequestHandler
 
 import pytest
 
-from bertkit.data.corpus.documents import DocumentForm
-from bertkit.data.corpus.sentences import split_sentences
-from bertkit.data.corpus.settings import DocumentFilter
-from bertkit.data.corpus.sources import find_sources
 from bertkit.data.corpus.store import building, copies, opening
-from bertkit.data.corpus.store.building import build_store
 from bertkit.data.corpus.store.copies import verify_part
 from bertkit.data.corpus.store.manifest import read_metadata, write_metadata
 from bertkit.data.corpus.store.opening import names_store, open_store
 from bertkit.runtime.errors import DataError
-from bertkit.runtime.placement.processes import Workers
+from tests.data.corpus.conftest import build
+from tests.hub_server import HubServer
+from tests.loopback_server import LoopbackServer
 
 PART = "part-000000-000.arrow"
 
@@ -134,12 +129,7 @@ def test_copies_of_parts_have_a_limit(corpus, tmp_path, monkeypatch):
 
     monkeypatch.setattr(building, "_LEAST_BYTES", 1000)
     files = corpus.write(one="\n\n".join(f"t{number} t{number + 1}" for number in range(600)))
-    form = DocumentForm(document_separator="blank-line")
-    whole = build_store(
-        corpus.folder / "store", find_sources(files), form, corpus.tokenizer, split_sentences,
-        chosen=DocumentFilter(), workers=Workers(number=1),
-        add=lambda draft: corpus.tokenizer.save_pretrained(draft / "tokenizer"),
-    )  # fmt: skip
+    whole = build(corpus, files, add=lambda draft: corpus.tokenizer.save_pretrained(draft / "tokenizer"))
     assert len(whole.parts) >= 6
     memory = fsspec.filesystem("memory")
     memory.put(str(whole.folder), "/bucket/parts", recursive=True)
@@ -194,34 +184,32 @@ def test_a_url_without_a_store(given, tmp_path):
 
 
 def test_over_http(folder, tmp_path):
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args):
+    class Files(SimpleHTTPRequestHandler):
+        def __init__(self, *arguments):
+            super().__init__(*arguments, directory=folder.parent)
+
+        def log_message(self, *arguments):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder.parent))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        root = f"http://127.0.0.1:{server.server_port}"
-        copied = open_store(f"{root}/{folder.name}", tmp_path / "copies")
+    class Server(LoopbackServer):
+        handler = Files
+
+    with Server() as server:
+        copied = open_store(f"{server.endpoint}/{folder.name}", tmp_path / "copies")
         copied.verify()
         assert (copied.folder / PART).read_bytes() == (folder / PART).read_bytes()
         with pytest.raises(DataError, match=r"no complete token store at this URL: store.json is missing"):
-            open_store(f"{root}/missing", tmp_path / "copies")
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+            open_store(f"{server.endpoint}/missing", tmp_path / "copies")
     with pytest.raises(DataError, match=r"store\.json cannot be read: Cannot connect"):  # and not: is missing
-        open_store(f"{root}/{folder.name}", tmp_path / "copies")
+        open_store(f"{server.endpoint}/{folder.name}", tmp_path / "copies")
 
 
-def test_a_store_in_a_repository_of_the_hub(folder, hub_server, tmp_path, monkeypatch):
+def test_a_store_in_a_repository_of_the_hub(folder, tmp_path, monkeypatch):
     import fsspec.config
     from huggingface_hub import HfFileSystem
 
     files = {f"of/{path.relative_to(folder)}": path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    with hub_server({"org/texts": files}) as hub:
+    with HubServer({"org/texts": files}) as hub:
         monkeypatch.setitem(fsspec.config.conf, "hf", {"endpoint": hub.endpoint, "token": False})
         HfFileSystem.clear_instance_cache()
         store = open_store("hf://datasets/org/texts/of", tmp_path / "copies")

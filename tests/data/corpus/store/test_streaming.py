@@ -147,8 +147,9 @@ def test_examples_depend_on_their_number_alone(stream, tokenizer):
     for index in (399, 250, 13):
         for name, array in resumed[index].items():
             assert (array == expected[index][name]).all()
-    batch = resumed.__getitems__(range(straight.examples_per_epoch - 4, straight.examples_per_epoch + 4))
-    for row, index in enumerate(range(straight.examples_per_epoch - 4, straight.examples_per_epoch + 4)):
+    around_the_border = range(straight.examples_per_epoch - 4, straight.examples_per_epoch + 4)
+    batch = resumed.__getitems__(around_the_border)
+    for row, index in enumerate(around_the_border):
         assert (batch["input_ids"][row] == expected[index]["input_ids"]).all()
 
 
@@ -172,14 +173,10 @@ def test_a_killed_build_leaves_no_block(stream, tokenizer, monkeypatch):
 
 
 def test_forked_data_workers_each_read_for_themselves(tokenizer, tmp_path, monkeypatch):
-    """A worker that went on with what its parent has open would share the place in the file with the others.
-
-    Small blocks keep the file from being read at once.
-    """
+    """A worker that went on with what its parent has open would share the place in the file with the others."""
     monkeypatch.setattr(streaming, "BLOCK_CHARACTERS", 15_000)
-    monkeypatch.setattr(
-        read_blocks, "__defaults__", (lambda position: None, 200)
-    )  # so that the file is not read at once
+    in_small_blocks = (lambda position: None, 200)  # so that the file is not read at once
+    monkeypatch.setattr(read_blocks, "__defaults__", in_small_blocks)
     sentences = [" ".join(WORDS[number % 7 :]).capitalize() + "." for number in range(5)]
     lines = [f"{number} {' '.join(sentences)}\n\n" for number in range(300)]
     (tmp_path / "one.txt").write_text("".join(lines))

@@ -57,7 +57,6 @@ def test_characters_follow_in_code_point_order(uncased):
     continuations = [piece for piece in pieces if len(piece) == 3 and piece.startswith("##")]
     assert pieces[: len(letters)] == sorted(letters)
     assert pieces[len(letters) : len(letters) + len(continuations)] == sorted(continuations)
-    assert "w" not in letters or "##w" in continuations
 
 
 def test_uncased_drops_case_and_accents(uncased):
@@ -149,25 +148,40 @@ def test_a_small_text_has_fewer_pieces(score, caplog):
     assert not caplog.messages
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_too_small_a_vocabulary_says_what_it_needs(score):
-    with pytest.raises(RecipeError, match=r"vocab_size: 11 is too small: .* need 12;"):
-        train_tokenizer(["abc abd"], 11, merge_score=score)  # a b c d ##b ##c ##d
-    assert len(train_tokenizer(["abc abd"], 12, merge_score=score)) == 12
+@pytest.mark.parametrize(("kind", "score"), [("wordpiece", score) for score in SCORES] + [("byte_level_bpe", None)])
+def test_a_vocabulary_has_room_for_all_characters(kind, score):
+    options = {"merge_score": score} if score else {}
+    least = 261 if kind == "byte_level_bpe" else len(SPECIAL_TOKENS) + len("abcd") + len("bcd")
+    with pytest.raises(RecipeError, match=rf"vocab_size: {least - 1} is too small: .* need {least}"):
+        train_vocabulary(kind, ["abc abd"], least - 1, **options)
+    assert len(train_vocabulary(kind, ["abc abd"], least, **options)) == least
 
 
-@pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("texts", [[], ["", " \n"]])
-def test_no_text(texts, score):
-    with pytest.raises(DataError, match="no text"):
-        train_tokenizer(texts, 100, merge_score=score)
-
-
-def test_wrong_settings_are_named_together():
-    with pytest.raises(RecipeError) as error:
-        train_tokenizer(TEXT, 200, merge_score="likely", min_frequency=0)
-    assert "merge_score: 'likely' is not one of frequency, likelihood" in str(error.value)
-    assert "min_frequency: 0 is not at least 1" in str(error.value)
+@pytest.mark.parametrize(
+    ("kind", "texts", "size", "options", "fault"),
+    [
+        *[
+            ("wordpiece", texts, 100, {"merge_score": score}, "no text")
+            for texts in ([], ["", " \n"])
+            for score in SCORES
+        ],
+        ("byte_level_bpe", [" ", ""], 300, {}, "no text"),
+        (
+            "wordpiece",
+            TEXT,
+            200,
+            {"merge_score": "likely"},
+            "merge_score: 'likely' is not one of frequency, likelihood",
+        ),
+        ("wordpiece", TEXT, 200, {"merge_score": "likely", "min_frequency": 0}, "min_frequency: 0 is not at least 1"),
+        ("byte_level_bpe", TEXT, 300, {"min_frequency": 0}, "min_frequency: 0 is not at least 1"),
+        ("byte_level_bpe", TEXT, 300, {"merge_score": "likelihood"}, "merges by frequency"),
+        ("wordpiece", TEXT, 10**9, {}, "vocab_size: 1000000000 is too large"),
+    ],
+)
+def test_what_is_impossible_is_refused(kind, texts, size, options, fault):
+    with pytest.raises(DataError if fault == "no text" else RecipeError, match=fault):
+        train_vocabulary(kind, texts, size, **options)
 
 
 BYTE_LEVEL_TEXTS = ["The cat sees the dog near the old river.", "A small red house; 42 trees, Zoë's café 日本語"] * 5
@@ -192,21 +206,6 @@ def test_special_tokens_are_those_of_roberta(byte_level):
     assert byte_level("the <mask>")["input_ids"] == byte_level("the<mask>")["input_ids"]  # it takes the place of " dog"
     assert len(byte_level) == 300
     assert byte_level.model_max_length == 64
-
-
-def test_what_is_impossible_is_refused():
-    with pytest.raises(RecipeError, match="need 261"):
-        train_byte_level(BYTE_LEVEL_TEXTS, 260)
-    with pytest.raises(DataError, match="empty"):
-        train_byte_level([" ", ""], 300)
-    with pytest.raises(RecipeError, match="merges by frequency"):
-        train_vocabulary("byte_level_bpe", BYTE_LEVEL_TEXTS, 300, merge_score="likelihood")
-    with pytest.raises(RecipeError, match="min_frequency: -1 is not at least 1"):
-        train_byte_level(BYTE_LEVEL_TEXTS, 300, min_frequency=-1)
-    with pytest.raises(RecipeError, match="tokenizer_type: 'bpe' is not one of wordpiece, byte_level_bpe"):
-        train_vocabulary("bpe", BYTE_LEVEL_TEXTS, 300)
-    with pytest.raises(RecipeError, match="vocab_size: 1000000000 is too large"):
-        train_vocabulary("wordpiece", BYTE_LEVEL_TEXTS, 10**9)
 
 
 def test_a_byte_level_vocabulary_that_stays_smaller_is_warned_of(caplog):
