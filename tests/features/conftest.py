@@ -32,3 +32,10 @@ def quick() -> dict[str, Any]:
         "placement.mixed_precision": "no",
         "placement.device": "cpu",
     }
+
+
+@pytest.fixture(scope="session")
+def onnx_extra() -> None:
+    """Skips a test if the extra is not installed."""
+    for module in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(module, reason=f"the extra onnx is not installed: {module}")

@@ -52,6 +52,11 @@ def write_csv(path: Path, content: list[dict[str, str]]) -> str:
     return str(path)
 
 
+def write_json_lines(path: Path, content: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in content))
+    return str(path)
+
+
 @dataclass
 class Case:
     """A run to check; a plant damages it."""
@@ -76,6 +81,9 @@ class Case:
             corpus=self.corpus,
             **{"output_dir": self.folder / "run", **self.arguments, **more},
         )
+
+    def codes(self) -> set[str]:
+        return {finding.code for finding in self.report().findings}
 
     def write(self) -> None:
         raise NotImplementedError
@@ -102,16 +110,14 @@ class NerCase(Case):
 class QuestionCase(Case):
     def write(self) -> None:
         for name in ("train", "validation"):
-            path = self.folder / f"{name}.jsonl"
-            path.write_text("".join(json.dumps(row) + "\n" for row in getattr(self, name)))
-            self.of(name, str(path))
+            self.of(name, write_json_lines(self.folder / f"{name}.jsonl", getattr(self, name)))
 
 
 class CorpusCase(Case):
     def write(self) -> None:
         folder = self.folder / "corpus"
         folder.mkdir(exist_ok=True)
-        (folder / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in self.train))
+        write_json_lines(folder / "text.jsonl", [{"text": text} for text in self.train])
         self.corpus = [str(folder)]
 
 

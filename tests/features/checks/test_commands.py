@@ -16,7 +16,7 @@ from bertkit.features.checks.plan import _find_available_memory
 from bertkit.runtime.errors import OutputError, RecipeError
 from bertkit.training import progress
 
-from .conftest import WORDS
+from .conftest import WORDS, write_json_lines
 
 DOCS = Path(package.__file__).parents[1] / "docs" / "guides" / "checks.md"
 
@@ -122,7 +122,8 @@ def test_check_needs_the_words_of_a_run(bertkit, given):
     bertkit("check", *given).refuses(near)
 
 
-def test_several_tasks_give_one_report(bertkit, table, no_trial, tmp_path):
+@pytest.mark.parametrize("more", [[], ["--seeds", 2]], ids=["runs", "grids"])
+def test_several_tasks_give_one_report(bertkit, table, no_trial, tmp_path, more):
     for folder in ("RTE", "SST-2"):
         (tmp_path / folder).mkdir()
     rows = [(row["text"], int(row["label"] == "yes")) for row in table.train]
@@ -131,13 +132,14 @@ def test_several_tasks_give_one_report(bertkit, table, no_trial, tmp_path):
         (tmp_path / "SST-2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
     code, out, _ = bertkit(
         "check", "finetune", "glue", "--task", "sst2,rte", "--set", f"data.data_dir={tmp_path}", "--model", table.model,
-        "--max-seq-length", 32, "--output-dir", tmp_path / "run", "--json", "--placement", "cpu",
+        "--max-seq-length", 32, "--output-dir", tmp_path / "run", "--json", "--placement", "cpu", *more,
     )  # fmt: skip
     found = json.loads(out)
     assert code == 2
     assert {finding["where"].partition(":")[0] for finding in found["findings"]} == {"sst2", "rte"}
-    assert found["plan"]["sst2"]["steps"] > 0
-    assert found["plan"]["rte"] == {}
+    [(name, plan)] = [(name, plan) for name, plan in found["plan"].items() if plan]  # RTE has no data
+    assert name.startswith("sst2")
+    assert plan["steps"] > 0
     assert not (tmp_path / "run").exists()
 
 
@@ -204,8 +206,8 @@ def test_memory_and_examples_are_those_of_the_run(table, monkeypatch):
 def test_the_memory_of_several_inputs_is_not_estimated(table, tmp_path, no_trial):
     """Choices differ in number and length; the run prints the same."""
     rows = [{"context": f"row {row}", "endings": ["a", "b"], "label": row % 2} for row in range(40)]
-    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    given = {"train_file": str(tmp_path / "rows.jsonl"), "validation_file": str(tmp_path / "rows.jsonl")}
+    path = write_json_lines(tmp_path / "rows.jsonl", rows)
+    given = {"train_file": path, "validation_file": path}
     plan = package.check("finetune/multiple-choice", model=table.model, max_seq_length=16, **given).plan
     assert plan["memory_unknown"] == "activations that are not estimated for such inputs or encoders"
     assert plan["memory_bytes"] == pytest.approx(16 * plan["parameters"], rel=0.01)
@@ -283,15 +285,6 @@ def test_the_memory_that_others_use_on_a_gpu_is_not_available(monkeypatch):
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (300, 1000))
     monkeypatch.setattr("torch.cuda.memory_reserved", lambda: 50)
     assert _find_available_memory("cuda") == 350
-
-
-def test_a_grid_of_several_glue_tasks_is_checked_and_not_run(bertkit, tmp_path):
-    words = ["finetune", "glue", "--task", "rte,mrpc", "--seeds", 2, "--data-dir", tmp_path, "--model", "none"]
-    code, printed, _ = bertkit(*words, "--check", "--json", "--output-dir", tmp_path / "grid")
-    assert code == 2
-    found = json.loads(printed)["findings"]
-    assert {finding["where"].partition(":")[0] for finding in found} >= {"rte", "mrpc"}
-    assert not (tmp_path / "grid").exists()
 
 
 def test_equal_faults_of_rows_are_one_finding(table, no_trial):

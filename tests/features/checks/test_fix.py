@@ -15,7 +15,12 @@ from bertkit.features.checks.fix import clean
 from bertkit.features.checks.label_rules import near_labels
 from bertkit.runtime.errors import DataError, OutputError, RecipeError
 
-from .conftest import sentence, write_csv
+from .conftest import sentence, write_csv, write_json_lines
+
+
+def check(table, path, changes=None, **given):
+    settings = {"data.train_file": str(path), "data.validation_file": None, **(changes or {})}
+    return bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, **given)
 
 
 @pytest.mark.parametrize(
@@ -62,14 +67,12 @@ def test_rows_of_pairs_and_of_several_labels_are_cleaned():
     ],
 )
 def test_what_a_csv_file_cannot_have_is_refused(table, tmp_path, no_trial, changes, message):
-    rows = tmp_path / "rows.jsonl"
-    content = [{"text": f"a {row}" * (row > 0), "score": 1.5 + row % 2, "size": row, "tags": []} for row in range(30)]
-    rows.write_text("".join(f"{json.dumps(row)}\n" for row in content))
-    overrides = {**table.overrides, "data.train_file": str(rows), "data.validation_file": None, **changes}
+    rows = [{"text": f"a {row}" * (row > 0), "score": 1.5 + row % 2, "size": row, "tags": []} for row in range(30)]
+    path = write_json_lines(tmp_path / "rows.jsonl", rows)
     with pytest.raises(RecipeError, match=message):
-        bertkit.check(table.recipe, model=table.model, overrides=overrides, fix=tmp_path / "out.csv")
+        check(table, path, changes, fix=tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
-    [found] = bertkit.check(table.recipe, model=table.model, overrides=overrides).findings
+    [found] = check(table, path, changes).findings
     assert (found.code, "--fix" in found.remedy) == ("data", False)
 
 
@@ -79,20 +82,17 @@ def test_lists_of_one_label_are_written_as_the_label(table, tmp_path, no_trial):
         {"text": "no label", "accept": [], "answer": "accept"},
         {"text": "no", "accept": ["a"], "answer": "reject"},
     ]
-    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    settings = {"data.train_file": str(tmp_path / "rows.jsonl"), "data.validation_file": None}
-    settings |= {"task.problem": "single_label", "task.label_column": "accept"}
-    bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, fix=tmp_path / "out.csv")
+    path = write_json_lines(tmp_path / "rows.jsonl", rows)
+    changes = {"task.problem": "single_label", "task.label_column": "accept"}
+    check(table, path, changes, fix=tmp_path / "out.csv")
     assert read_table(tmp_path / "out.csv").columns["accept"] == list("ab" * 10)
 
 
 def test_values_of_json_lines_are_written(table, tmp_path, no_trial):
     """Numbers as labels of several to a row, and objects, which are JSON."""
     rows = [{"text": f"text {row}", "label": row % 2, "meta": {"a": [row]}} for row in range(20)]
-    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    settings = {"data.train_file": str(tmp_path / "rows.jsonl"), "data.validation_file": None}
-    settings |= {"task.label_separator": ";"}
-    bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, fix=tmp_path / "out.csv")
+    path = write_json_lines(tmp_path / "rows.jsonl", rows)
+    check(table, path, {"task.label_separator": ";"}, fix=tmp_path / "out.csv")
     columns = read_table(tmp_path / "out.csv").columns
     assert columns["label"] == list("01" * 10)
     assert [json.loads(cell) for cell in columns["meta"]] == [row["meta"] for row in rows]
@@ -107,11 +107,6 @@ def dirty(table, tmp_path):
     rows += [{"text": " ", "label": "sales"}, {"text": sentence(rng), "label": ""}, rows[7]]
     rows.append({"text": rows[8]["text"], "label": "sales"})
     return write_csv(tmp_path / "dirty.csv", rows)
-
-
-def check(table, path, **given):
-    settings = {"data.train_file": str(path), "data.validation_file": None}
-    return bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, **given)
 
 
 def test_the_fixed_table_checks_clean(table, dirty, tmp_path, no_trial, capsys):
@@ -153,8 +148,7 @@ def test_few_labels_unlike_the_others_are_left_out(table, tmp_path, no_trial, nu
     assert f"removed: {left}\n" in capsys.readouterr().err
     suspects = read_table(tmp_path / "out.suspects.csv").columns if number == 1 else {"line": []}
     assert suspects["line"] == (["22"] if number == 1 else [])
-    settings = {"data.train_file": str(path), "data.validation_file": str(path)}
-    of_both = bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}).findings
+    of_both = check(table, path, {"data.validation_file": str(path)}).findings
     assert any(f"line {22 + number}: text is empty" in finding.message for finding in of_both)
 
 

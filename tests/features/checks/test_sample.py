@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import pytest
@@ -11,7 +10,7 @@ import bertkit
 from bertkit.features.checks import sampling
 from bertkit.training.runs import pretrain as pretrain_module
 
-from .conftest import sentence
+from .conftest import sentence, write_json_lines
 
 
 @pytest.fixture
@@ -35,8 +34,7 @@ def write_files(case, number: int) -> int:
     folder = case.folder / "corpus"
     folder.mkdir()
     for file in range(number):
-        texts = case.train[file::number]
-        (folder / f"{file}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        write_json_lines(folder / f"{file}.jsonl", [{"text": text} for text in case.train[file::number]])
     case.corpus = [str(folder)]
     return sum(file.stat().st_size for file in folder.iterdir())
 

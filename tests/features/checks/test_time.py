@@ -2,56 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 import bertkit
 from bertkit.features.checks import trial as trial_module
-from bertkit.features.checks.plan import seconds
 from bertkit.features.checks.trial import Speed, Trial
 from bertkit.training.trainer import BertkitTrainer
 
 STEADY = Trial(Speed((10, 40), np.array([[0.1, 0.4]] * 3)), 0.01, waiting=0.0)
-
-
-@pytest.fixture
-def subjects(monkeypatch):
-    """The prepared runs that are checked."""
-    found: list[Any] = []
-    monkeypatch.setattr("bertkit.features.checks.check.plan", lambda subject: found.append(subject) or {})
-    return found
-
-
-@pytest.fixture
-def subject(table, no_trial, subjects):
-    table.overrides |= {"train.save_strategy": "no", "train.load_best_model_at_end": False}
-    table.overrides |= {"train.eval_strategy": "no"}
-    table.report()
-    [prepared] = subjects
-    return prepared
-
-
-UNEVEN = Speed((10, 40), np.array([[0.1, 0.1]] * 3 + [[0.5, 0.5]] * 3))
+UNEVEN = Trial(Speed((10, 40), np.array([[0.1, 0.1]] * 3 + [[0.5, 0.5]] * 3)), 0.01, waiting=0.0)
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("trial", "processes", "reason"),
     [
-        ({"trial": None}, "no step was measured"),
-        ({"trial": replace(STEADY, steps=UNEVEN)}, "equal steps took up to 5.0 times"),
-        ({"num_processes": 2}, "the run has 2 processes, and one was measured"),
+        (None, 1, "no step was measured"),
+        (UNEVEN, 1, "equal steps took up to 5.0 times"),
+        (STEADY, 2, "the run has 2 processes, and one was measured"),
     ],
 )
-def test_times_that_are_not_estimated(subject, changes, reason):
-    for name, value in {"trial": STEADY, **changes}.items():
-        setattr(subject, name, value)
-    estimate, unknown = seconds(subject)
-    assert estimate is None
-    assert unknown.startswith(reason)
+def test_times_that_are_not_estimated(table, monkeypatch, trial, processes, reason):
+    monkeypatch.setattr("bertkit.features.checks.check.make_trial", lambda *_: trial)
+    table.overrides["placement.num_processes"] = processes
+    plan = table.report().plan
+    assert plan["seconds"] is None
+    assert plan["seconds_unknown"].startswith(reason)
 
 
 def test_first_and_long_batches_are_weighed(table, monkeypatch):
@@ -70,6 +48,7 @@ def test_first_and_long_batches_are_weighed(table, monkeypatch):
     monkeypatch.setattr(trial_module, "time", SimpleNamespace(perf_counter=lambda: now))
     monkeypatch.setattr(trial_module, "_REPEATED_SECONDS", 0.0)
     monkeypatch.setattr(trial_module, "_measure_threads", lambda: None)
+    del table.train[200:]
     for row in table.train[::2]:
         row["text"] = " ".join(row["text"].split()[:3])
     table.overrides |= {"train.num_train_epochs": 4, "train.save_strategy": "no", "train.eval_strategy": "no"}

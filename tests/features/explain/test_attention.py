@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -83,15 +81,6 @@ def test_pictures_of_large_attention_stay_small(evenness):
     urls, _, error = sprites(weights / weights.sum(axis=-1, keepdims=True))
     assert sum(map(len, urls)) < 1_700_000
     assert error < 0.05
-
-
-def test_markup_in_texts_is_text(checkpoint):
-    hostile = "<script>alert(1)</script> \"><img src=x onerror=alert(2)> ' </style>"
-    page = explain(checkpoint, hostile, "a & b").html()
-    assert page.count("<script>") == 1
-    assert "<img src=x" not in page
-    assert "&lt;script&gt;alert(1)" in page
-    assert not re.findall(r"(?:src|href)=[\"']?(?:https?:)?//", page)
 
 
 def test_a_notebook_shows_the_page_in_a_frame(checkpoint):

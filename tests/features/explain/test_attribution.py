@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification
 
 import bertkit
 from bertkit import BertForPreTraining, BertForTokenClassification, explain
@@ -58,17 +59,11 @@ def test_attributions_sum_to_the_difference(fine_tuned, kind):
 
 
 @pytest.mark.numeric
-def test_every_family_is_attributed(encoder, tmp_path):
-    from transformers import AutoModelForSequenceClassification
-
-    from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
-
-    tokenizer = train_tokenizer(["a good bad film story, the plot is lovely or awful"] * 3, 60, model_max_length=40)
-    tokenizer.save_pretrained(tmp_path / "model")
+def test_every_family_is_attributed(encoder, saved):
     torch.manual_seed(0)
     encoder.initializer_range = 0.2
-    AutoModelForSequenceClassification.from_config(encoder).save_pretrained(tmp_path / "model")
-    inside = explain(tmp_path / "model", "a good film, the plot is lovely")
+    folder = saved(AutoModelForSequenceClassification.from_config(encoder))
+    inside = explain(folder, "a good film, the plot is lovely")
     assert "attributions" not in inside.missing
     check_sums(inside.attributions)
 

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
 from bertkit import explain
 from bertkit.features.explain.heads import Ranking
@@ -17,8 +19,6 @@ TEXT = "the plot is badly lovely"
 
 def plain_loop(network, pieces):
     """Returns the log-probability of each word: one masked piece at a time, without batches."""
-    import torch
-
     totals = []
     for word in pieces.words:
         total = 0.0
@@ -90,8 +90,6 @@ def test_a_fine_tuned_checkpoint_fills_nothing(fine_tuned):
 
 @pytest.mark.numeric
 def test_next_sentence_is_the_heads(checkpoint, tmp_path):
-    import torch
-
     (tmp_path / "story.txt").write_text("A good film. A bad plot.\nThe story is lovely. It is awful.\n" * 3)
     inside = explain(checkpoint, "the plot is lovely", "a good film", sentences=tmp_path / "story.txt")
     network = load_network(str(checkpoint))
@@ -119,23 +117,15 @@ def test_one_text_has_no_next_sentence(checkpoint):
     assert "leaves no word" in explain(checkpoint, "\u200b", "a film").missing["attention"]
 
 
-def test_albert_tells_the_order(tmp_path):
-    import torch
-    from transformers import AlbertConfig, AlbertForPreTraining
-
-    from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
-
-    tokenizer = train_tokenizer(["a good bad film story, the plot is lovely or awful"] * 3, 60, model_max_length=40)
+def test_albert_tells_the_order(saved):
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     torch.manual_seed(0)
-    model = AlbertForPreTraining(AlbertConfig(vocab_size=60, embedding_size=16, max_position_embeddings=40, **sizes))
-    model.eval().save_pretrained(tmp_path / "albert")
-    tokenizer.save_pretrained(tmp_path / "albert")
-    inside = explain(tmp_path / "albert", "the plot is lovely", "a good film")
+    config = transformers.AlbertConfig(vocab_size=60, embedding_size=16, max_position_embeddings=40, **sizes)
+    folder = saved(transformers.AlbertForPreTraining(config))
+    texts = ("the plot is lovely", "a good film")
+    inside, network = explain(folder, *texts), load_network(str(folder))
     with torch.no_grad():
-        logits = model(
-            **tokenizer("the plot is lovely", "a good film", return_tensors="pt", return_token_type_ids=True)
-        )
+        logits = network.model(**network.tokenizer(*texts, return_tensors="pt", return_token_type_ids=True))
     assert inside.next_sentence.objective == "order"
     assert inside.next_sentence.probability == pytest.approx(float(logits.sop_logits.softmax(-1)[0, 0]), abs=1e-5)
     assert "in this order" in inside.html()
@@ -157,20 +147,13 @@ def test_a_masked_lm_has_no_next_sentence(of_family):
         ("MegatronBert", "ForPreTraining", {"pieces", "attention", "masked", "next_sentence"}, "was not fine-tuned"),
     ],
 )
-def test_parts_that_do_not_fit_are_left_out(tmp_path, family, head, parts, missing):
-    import transformers
-
-    from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
-
-    tokenizer = train_tokenizer(["a good bad film story, the plot is lovely or awful"] * 3, 60, model_max_length=40)
+def test_parts_that_do_not_fit_are_left_out(saved, family, head, parts, missing):
     sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
     sizes |= {"intermediate_size": 64, "max_position_embeddings": 66, "embedding_size": 32}
     if family == "Longformer":
         sizes["attention_window"] = 8
     config = getattr(transformers, f"{family}Config")(**sizes)
-    getattr(transformers, f"{family}{head}")(config).save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    inside = explain(tmp_path / "model", "a good film", "the plot")
+    inside = explain(saved(getattr(transformers, f"{family}{head}")(config)), "a good film", "the plot")
     assert inside.parts().keys() == parts
     assert any(missing in reason for reason in inside.missing.values())
     assert "Not shown" in inside.html()

@@ -37,7 +37,10 @@ REFUSED = [
     ({"word": "film", "texts": "few.txt"}, "1 occurrence of 'film' as a word; expected three or more"),
     ({"word": "plot"}, "word needs texts"),
     ({"text": "a plot", "texts": "texts.csv"}, "texts: only with word; give word instead of text"),
+    ({"text": "a plot", "epoch": 1}, "only with corpus"),
     ({"corpus": "."}, "corpus takes no checkpoint"),
+    ({"model": None, "corpus": "."}, "no token store; build one with bertkit corpus build"),
+    ({"model": None, "corpus": "store", "revision": "main"}, "corpus takes none"),
     ({"text": "a film", "text_b": "the plot", "sentences": "none.txt"}, "none.txt: cannot be read"),
     ({"text": "a film", "sentences": "few.txt"}, "give a second text"),
 ]
@@ -50,6 +53,6 @@ def test_what_is_refused(checkpoint, fine_tuned, tmp_path, given, message):
     files = {key: tmp_path / value for key, value in given.items() if value in [*FILES, "a.pdf", "."]}
     model = fine_tuned("film") if "label" in given or "unit" in given else checkpoint
     with pytest.raises(BertkitError) as caught:
-        explain(model, **{**given, **files})
+        explain(**{"model": model, **given, **files})
     assert message in str(caught.value)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == FILES

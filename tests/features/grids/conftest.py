@@ -1,14 +1,16 @@
-"""A table and a tiny BERT on which a grid of several runs takes seconds."""
+"""A table and a tiny BERT on which a grid of several runs takes seconds, and files of predictions."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from bertkit.training.runs.listing import RECORDS
 
 
 @pytest.fixture
@@ -46,3 +48,24 @@ def grid(tmp_path: Path, table: Path, checkpoint: Path, quick: dict[str, Any]) -
         )
 
     return call
+
+
+def write_record(folder: Path, cell: Any, score: float, **more: Any) -> None:
+    """Writes the record of a finished run of a grid."""
+    (folder / RECORDS).mkdir(exist_ok=True)
+    record = {"score": score, "metrics": {}, "collapsed": False, **more}
+    (folder / RECORDS / f"{cell.name}.json").write_text(json.dumps(record))
+
+
+@pytest.fixture
+def predictions(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a file of predictions, of which "yes" is right everywhere unless ``gold`` is given."""
+
+    def write(name: str, values: Sequence[Any], gold: Sequence[Any] | None = None) -> Path:
+        path = tmp_path / name
+        gold = ["yes"] * len(values) if gold is None else gold
+        rows = [{"prediction": value, "gold": each} for value, each in zip(values, gold, strict=True)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return write

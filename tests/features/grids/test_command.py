@@ -1,25 +1,64 @@
-"""Options of grids."""
+"""``bertkit compare``, and options that turn a fine-tuning into a grid, by the words that users type."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import csv
+import io
+import json
 
 import pytest
 
-from bertkit.cli.commands import Settings
-from bertkit.cli.groups import Options
-from bertkit.cli.training import FineTuning, Training
-from bertkit.features.grids.command import Grid
+
+@pytest.fixture
+def files(predictions):
+    """Files of predictions: half of the first and all of the second are right."""
+    return predictions("a_1.jsonl", ["yes", "no"]), predictions("b.jsonl", ["yes", "yes"])
 
 
-def command(grid: Grid, folds: int | None = None) -> Training:
-    """A fine-tuning with the options of a grid."""
-    run = FineTuning(output_dir=Path("run"), settings=Settings(), of_features=Options([grid]))
-    return Training(run=run, recipes=lambda: {"": "classification"}, folds=folds)
+def test_a_comparison_has_many_forms(bertkit, files):
+    assert json.loads(bertkit("compare", *files, "--json").out)["comparisons"][0]["agreement"]["only_b"] == 1
+    [row] = csv.DictReader(io.StringIO(bertkit("compare", *files, "--format", "csv").out))
+    assert (row["a"], row["mean_a"], row["mean_b"], row["difference"]) == (str(files[0]), "0.5", "1.0", "0.5")
+    latex = bertkit("compare", *files, "--format", "latex").out
+    assert r"a\_1.jsonl" in latex
+    assert "% Do these models differ on this data?" in latex
+    assert "| accuracy of A | accuracy of B |" in bertkit("compare", *files, "--format", "markdown").out
+    bertkit("compare", *files, "--json", "--format", "csv").refuses("--json and --format csv")
 
 
-@pytest.mark.parametrize("given", [{"seeds": 0}, {"trials": 0}, {"worker": True}, {"grid": ["paper"]}])
-def test_any_grid_option_makes_a_grid(given):
-    assert command(Grid(**given)).many is not None
-    assert command(Grid(), folds=0).many["folds"] == 0
-    assert command(Grid()).many is None
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--seeds", 0],
+        ["--trials", 0],
+        ["--folds", 0],
+        ["--worker"],
+        ["--grid", "paper"],
+        ["--search", "train.learning_rate=1e-5..1e-4"],
+    ],
+)
+def test_any_option_of_grids_makes_a_grid(bertkit, tmp_path, options):
+    """Zero too is a number that was given. What is for one run is refused."""
+    words = ["finetune", "glue", "--task", "rte,sst2", "--output-dir", tmp_path / "out", "--push-to-hub", "ada/it"]
+    bertkit(*words, *options).refuses("--push-to-hub: is for one run; push the best one")
+
+
+def test_one_run_has_no_table(bertkit, tmp_path):
+    words = ["finetune", "glue", "--task", "rte", "--output-dir", tmp_path / "out", "--format", "csv"]
+    bertkit(*words).refuses("--format csv: is for the table of many runs")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_grid_with_a_failed_run_ends_with_code_1(bertkit, tmp_path, table, checkpoint, quick, monkeypatch):
+    out = tmp_path / "out"
+    words = ["finetune", "classification", "--train-file", table, "--model", checkpoint, "--json"]
+    words += ["--output-dir", out, "--seeds", 1, "--grid", "train.learning_rate=1e-3"]
+    words += [f"--set={key}={value}" for key, value in quick.items() if key != "train.learning_rate"]
+    done = bertkit(*words)
+    found = json.loads(done.out)
+    assert (done.code, found["settings"][0]["n"], found["output_dir"]) == (0, 1, str(out))
+    record = out / "records" / "01-learning_rate=0.001-seed=42.json"
+    record.write_text('{"error": "TrainingError: the loss is nan"}')
+    monkeypatch.setattr("bertkit.features.grids.grid.forget_failures", lambda folder: None)
+    done = bertkit(*words)
+    assert (done.code, json.loads(done.out)["best"]) == (1, None)

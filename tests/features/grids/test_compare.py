@@ -1,33 +1,17 @@
-"""Comparisons of runs, grids and files of predictions; ensembles; the commands."""
+"""Comparisons of runs, grids and files of predictions."""
 
 from __future__ import annotations
 
 import json
 
-import numpy as np
 import pandas
 import pytest
-from typer.testing import CliRunner
 
 import bertkit
-from bertkit.cli.app import app
 from bertkit.features.grids.table import comparison_table
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.outcome import Outcome
-from bertkit.runtime.errors import BertkitError, CheckpointError, DataError
-
-
-@pytest.fixture
-def predictions(tmp_path):
-    """Writes a file of predictions; B gets five of ten right that A gets wrong, the rest is the same."""
-
-    def write(name, values, gold=None):
-        path = tmp_path / name
-        rows = [{"prediction": value, "gold": each} for value, each in zip(values, gold or ["yes"] * 10, strict=True)]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return path
-
-    return write
+from bertkit.runtime.errors import BertkitError, DataError
 
 
 def test_a_list_is_not_an_argument():
@@ -53,9 +37,6 @@ def test_files_of_predictions(predictions):
         in text
     )
     assert "only B is right: line 6, gold 'yes', A 'no', B 'yes'" in text
-    three = bertkit.compare(a, b, b)
-    assert three.notes[1] == "2 comparisons: p-values have Holm's correction, intervals have none"
-    assert three.comparisons[0].by_example.adjusted_p == pytest.approx(1 / 8)
 
 
 def test_faults_of_all_files_are_one_list(tmp_path):
@@ -148,8 +129,6 @@ def test_what_is_no_system_is_refused(predictions, tmp_path, checkpoint):
     assert f"{checkpoint}: contains no recipe.yaml" in message
     with pytest.raises(DataError, match=r"x\.jsonl: does not exist; (.|\n)*y\.xlsx#May: does not exist"):
         bertkit.compare(tmp_path / "x.jsonl", tmp_path / "y.xlsx#May")
-    with pytest.raises(BertkitError, match=r"contains no grid \(grid\.json\)"):
-        bertkit.ensemble(tmp_path, output_dir=tmp_path / "ensemble")
     with pytest.raises(BertkitError, match="two or more"):
         bertkit.compare(a)
     with pytest.raises(BertkitError, match="no metric 'acuracy'; expected accuracy; did you mean 'accuracy'"):
@@ -177,56 +156,28 @@ def test_choice_and_collapse_of_a_setting_are_named(grid, predictions, monkeypat
 
 
 @pytest.mark.slow
-def test_grids_runs_and_ensembles(grid, tmp_path, table):
-    """Two grids whose runs are compared by example and by seed; the ensemble of one averages the logits."""
+def test_grids_are_compared_by_example_and_by_seed(grid):
     first = grid("first", seeds=2)
     second = grid("second", seeds=[44, 45], overrides={"train.learning_rate": 5e-3})
-    results = bertkit.compare(first.output_dir, second.output_dir)
-    [found] = results.comparisons
+    [found] = bertkit.compare(first.output_dir, second.output_dir).comparisons
     assert found.scores_a == pytest.approx([each["score"] for each in first.runs.values()])
     assert found.by_run.units == (2, 2)
     assert found.settings.startswith("Do these settings differ?")
-    chosen = grid("chosen", seeds=1, grid=["train.learning_rate=1e-4,1e-3"])
-    notes = bertkit.compare(first.output_dir, chosen.output_dir).notes
-    assert any("the best of 2 settings by the mean score on the validation set" in note for note in notes)
-    outcomes = [outcome_of(first.output_dir / "runs" / name) for name in first.runs]
-    collapsed = [name for name, outcome in zip(first.runs, outcomes, strict=True) if outcome.collapse]
-    assert tuple(collapsed) == first.settings[0].collapsed
+    outcomes = {name: outcome_of(first.output_dir / "runs" / name) for name in first.runs}
+    assert first.settings[0].collapsed == tuple(name for name, outcome in outcomes.items() if outcome.collapse)
 
-    single = first.output_dir / "runs" / first.best_run
-    same = bertkit.compare(single, single).comparisons[0]
+
+def test_a_run_is_compared_with_itself_and_with_a_file(grid, predictions):
+    results = grid(seeds=1)
+    run = results.output_dir / "runs" / results.best_run
+    same = bertkit.compare(run, run).comparisons[0]
     assert (same.by_example.difference, same.by_example.p, same.agreement.mcnemar_p) == (0, 1, 1)
     assert same.by_run.p is None
-    outcome = outcome_of(single)
+    outcome = outcome_of(run)
     gold = outcome.task.to_labels(outcome.predictions_and_references()[1])
-    file = tmp_path / "predictions.jsonl"
-    file.write_text("".join(json.dumps({"prediction": "good", "gold": label}) + "\n" for label in gold))
-    mixed = bertkit.compare(single, file).comparisons[0]
+    mixed = bertkit.compare(run, predictions("predictions.jsonl", ["good"] * len(gold), gold)).comparisons[0]
     assert mixed.scores_a == same.scores_a
     assert mixed.scores_b == (gold.count("good") / len(gold),)
-
-    made = bertkit.ensemble(first.output_dir, output_dir=tmp_path / "ensemble")
-    readme = (made.output_dir / "README.md").read_text()
-    assert all(f"`members/{number:02}`: run `{run}`" in readme for number, run in enumerate(made.members, start=1))
-    assert list(made.members) == list(first.runs)
-    mean = np.mean([each.outputs for each in outcomes], axis=0)
-    np.testing.assert_allclose(outcome_of(made.output_dir).outputs, mean, rtol=1e-6, atol=1e-7)
-    assert bertkit.evaluate(made.output_dir, train_file=str(table)).metrics["eval_accuracy"] == made.score
-    texts = ["a lovely film", "an awful story"]
-    probabilities = bertkit.load(made.output_dir).predict(texts)
-    logits = [
-        [np.log([row["probabilities"][label] for label in ("bad", "good")]) for row in bertkit.load(run).predict(texts)]
-        for run in (first.output_dir / "runs" / name for name in first.runs)
-    ]
-    expected = np.exp(np.mean(logits, axis=0))
-    expected /= expected.sum(axis=-1, keepdims=True)
-    assert [row["probabilities"]["good"] for row in probabilities] == pytest.approx(expected[:, 1].tolist(), rel=1e-5)
-    assert bertkit.compare(made.output_dir, single).examples == len(gold)
-    with pytest.raises(BertkitError, match="already contains"):
-        bertkit.ensemble(first.output_dir, output_dir=made.output_dir)
-    (made.output_dir / "ensemble.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"ensemble\.json is damaged"):
-        bertkit.load(made.output_dir)
 
 
 @pytest.mark.slow
@@ -276,10 +227,10 @@ def questions_file(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("recipe", "file", "metric"),
-    [("finetune/ner", "words_file", "f1"), ("finetune/squad/v1", "questions_file", "f1")],
+    ("recipe", "file", "examples"),
+    [("finetune/ner", "words_file", 12), ("finetune/squad/v1", "questions_file", 8)],
 )
-def test_entities_and_answers(request, tmp_path, checkpoint, quick, recipe, file, metric):
+def test_entities_and_answers(request, tmp_path, checkpoint, quick, recipe, file, examples):
     """The difference of two runs is that of the scores which `evaluate` gives them."""
     path = str(request.getfixturevalue(file))
     files = {"data.train_file": path, "data.validation_file": path}
@@ -292,34 +243,9 @@ def test_entities_and_answers(request, tmp_path, checkpoint, quick, recipe, file
         runs.append(tmp_path / str(seed))
     results = bertkit.compare(*runs)
     [found] = results.comparisons
-    assert results.metric.rpartition("_")[2] == metric
+    assert results.metric.rpartition("_")[2] == "f1"
     scores = [bertkit.evaluate(run, validation_file=path).metrics[f"eval_{results.metric}"] for run in runs]
     assert [*found.scores_a, *found.scores_b] == pytest.approx(scores)
     assert found.by_example.difference == pytest.approx(scores[1] - scores[0])
-    assert results.examples == (12 if file == "words_file" else 8)
+    assert results.examples == examples
     assert bertkit.compare(runs[0], runs[0]).comparisons[0].by_example.p == 1
-
-
-def test_the_commands(predictions, tmp_path, table, checkpoint, quick, monkeypatch):
-    monkeypatch.setattr("bertkit.cli.app.app.pretty_exceptions_enable", False)
-    a, b = predictions("a.jsonl", ["yes"] * 5 + ["no"] * 5), predictions("b.jsonl", ["yes"] * 10)
-    done = CliRunner().invoke(app, ["compare", str(a), str(b), "--json"])
-    assert done.exit_code == 0
-    assert json.loads(done.stdout)["comparisons"][0]["agreement"]["only_b"] == 5
-    out = tmp_path / "out"
-    command = ["finetune", "classification", "--train-file", str(table), "--model", str(checkpoint), "--json"]
-    command += ["--output-dir", str(out), "--seeds", "1", "--grid", "train.learning_rate=1e-3"]
-    command += [f"--set={key}={value}" for key, value in quick.items() if key != "train.learning_rate"]
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert found["settings"][0]["n"] == 1
-    assert found["output_dir"] == str(out)
-    record = out / "records" / "01-learning_rate=0.001-seed=42.json"
-    record.write_text('{"error": "TrainingError: the loss is nan"}')
-    monkeypatch.setattr("bertkit.features.grids.grid.forget_failures", lambda folder: None)
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 1
-    assert json.loads(done.stdout)["best"] is None
-    done = CliRunner().invoke(app, [*command, "--push-to-hub", "me/it"])
-    assert "--push-to-hub: is for one run" in str(done.exception)

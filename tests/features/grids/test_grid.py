@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import bertkit
 from bertkit.features.grids import workers
@@ -22,13 +21,9 @@ from bertkit.metrics.intervals import mean_interval
 from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError
 from bertkit.runtime.locks import FolderInUseError, RunLock
 from bertkit.tasks.registry import load_recipe
+from tests.training.conftest import same_weights
 
 RATES = {"train.learning_rate": [1e-3, 2e-3]}
-
-
-def same_weights(one: Path, other: Path) -> bool:
-    first, second = (load_file(folder / "model.safetensors") for folder in (one, other))
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def scores(folder: Path) -> dict[str, float]:
@@ -206,6 +201,7 @@ REFUSED = {
     "an empty range": ({"search": ["train.learning_rate=1e-3..1e-4"], "trials": 2}, "from 0.001 to 0.0001 is empty"),
     "a logarithm of zero": ({"search": ["train.weight_decay=0..1:log"], "trials": 2}, "starts above 0"),
     "a range without end": ({"search": ["train.weight_decay=0.."], "trials": 2}, "expected a number, got '0..'"),
+    "a range of three ends": ({"search": ["train.max_steps=1..2..3"], "trials": 2}, "two numbers, got 1 and '2..3'"),
     "no trials": ({"search": ["train.learning_rate=1e-5..1e-4"]}, "--trials"),
     "trials alone": ({"trials": 3}, "--trials: is for --search"),
     "both": ({"grid": ["train.weight_decay=0"], "search": ["train.adam_beta1=0..1"], "trials": 2}, "give one of them"),
@@ -266,24 +262,6 @@ def test_the_paper_s_grid():
         {"train.global_train_batch_size": 16, "train.learning_rate": 5e-5, "train.num_train_epochs": epochs}
         for epochs in (2, 3)
     ]
-
-
-@pytest.mark.parametrize("width", [60, 80, 140])
-def test_the_table_fits_the_terminal(width):
-    from bertkit.features.grids.results import GridResults, SettingResult
-
-    scores = (3, 0.5, 0.01, 0.5, 0.49, 0.51, 0.49, 0.51, ("0-seed=42",), ())
-    values = [{"train.global_train_batch_size": 16, "train.learning_rate": rate} for rate in (2e-5, 5e-5)]
-    rows = tuple(SettingResult(f"0{number}", each, *scores) for number, each in enumerate(values))
-    results = GridResults(Path("out"), "rte", "accuracy", rows, {}, "01", "01-seed=42", "chosen")
-    lines = grid_table(results, width).splitlines()
-    settings = [line for line in lines if "0.5000 ± 0.0100" in line]
-    assert len(settings) == 2
-    assert max(map(len, settings)) <= width
-    assert settings[1].startswith("*")
-    assert "1 collapsed" in settings[0]
-    assert ("0.4900–0.5100" in settings[0]) == (width >= 80)
-    assert ("median" in "".join(lines)) == (width == 140)
 
 
 def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):

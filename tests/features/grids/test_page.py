@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -10,6 +9,9 @@ import pytest
 from bertkit import report_grid
 from bertkit.features.grids.definition import define, store
 from bertkit.runtime.errors import DataError, OutputError
+from bertkit.training.runs.listing import RECORDS
+
+from .conftest import write_record
 
 
 def test_a_grid_is_drawn_with_all_its_runs(grid, tmp_path):
@@ -41,9 +43,7 @@ def test_an_interval_below_zero_is_in_the_drawing(tmp_path):
         report_grid(tmp_path)
     [setting] = definition.settings()
     for cell, score in zip(definition.cells(setting), (0.05, 0.4), strict=True):
-        (tmp_path / "records").mkdir(exist_ok=True)
-        record = {"score": score, "metrics": {"eval_pearson": score, "eval_spearmanr": score}, "collapsed": False}
-        (tmp_path / "records" / f"{cell.name}.json").write_text(json.dumps(record))
+        write_record(tmp_path, cell, score, metrics={"eval_pearson": score, "eval_spearmanr": score})
     source = report_grid(tmp_path).read_text()
     [line] = re.findall(r'<line x1="(-?[\d.]+)" y1="(?:[\d.]+)" x2="([\d.]+)" y2="(?:[\d.]+)"/>', source)
     assert 20 <= float(line[0]) < float(line[1])
@@ -54,13 +54,9 @@ def test_large_scores_have_no_exponent_and_errors_one_full_stop(tmp_path):
     definition = define("finetune/glue/stsb", {}, (), (), None, 2, None)
     store(definition, tmp_path, {})
     [setting] = definition.settings()
-    (tmp_path / "records").mkdir()
-    for cell, record in zip(
-        definition.cells(setting),
-        ({"score": 40_000.0, "metrics": {}, "collapsed": False}, {"error": "TrainingError: the loss is nan."}),
-        strict=True,
-    ):
-        (tmp_path / "records" / f"{cell.name}.json").write_text(json.dumps(record))
+    finished, failed = definition.cells(setting)
+    write_record(tmp_path, finished, 40_000.0)
+    (tmp_path / RECORDS / f"{failed.name}.json").write_text('{"error": "TrainingError: the loss is nan."}')
     source = report_grid(tmp_path).read_text()
     assert re.findall(r'text-anchor="middle">([^<]+)<', source) == ["0", "10,000", "20,000", "30,000", "40,000"]
     assert "the loss is nan.</p>" in source

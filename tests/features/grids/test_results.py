@@ -12,8 +12,9 @@ from bertkit.features.grids.definition import define
 from bertkit.features.grids.results import collect, limits
 from bertkit.features.grids.table import grid_table
 from bertkit.recipe.fields import TRAIN_DEFAULTS
-from bertkit.runtime.errors import DataError
 from bertkit.tasks.registry import task_of_recipe
+
+from .conftest import write_record
 
 
 @pytest.fixture
@@ -23,13 +24,11 @@ def collected(tmp_path):
     def collect_scores(*scores, collapsed=(), recipe="finetune/glue/rte", **keys):
         rates = ",".join(f"{number + 1}e-5" for number in range(len(scores) // 2))
         definition = define(recipe, {}, [f"train.learning_rate={rates}"], (), None, 2, None)
-        (tmp_path / "records").mkdir()
         cells = [cell for setting in definition.settings() for cell in definition.cells(setting)]
         for number, (cell, score) in enumerate(zip(cells, scores, strict=True)):
-            record = {"score": score, "metrics": {}, "collapsed": number in collapsed}
-            record |= {key: values[number] for key, values in keys.items()}
+            more = {key: values[number] for key, values in keys.items()}
             if score is not None:
-                (tmp_path / "records" / f"{cell.name}.json").write_text(json.dumps(record))
+                write_record(tmp_path, cell, score, collapsed=number in collapsed, **more)
         return collect(definition, task_of_recipe(definition.recipe), tmp_path)
 
     return collect_scores
@@ -147,21 +146,6 @@ def test_the_best_run_alone_has_a_report(grid, monkeypatch):
     (results.output_dir / "best" / "notes.txt").write_text("mine")
     grid(seeds=2)  # what a user has put there stays
     assert (results.output_dir / "best" / "notes.txt").read_text() == "mine"
-
-
-def test_an_ensemble_of_an_incomplete_grid_says_so(grid, table, tmp_path, capsys):
-    results = grid(seeds=2)
-    next((results.output_dir / "records").glob("*seed=43.json")).unlink()
-    ensemble = bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble")
-    note = ensemble.notes[0]
-    assert "this grid is not complete, with 1 run left" in note
-    assert f"note: {note}" in capsys.readouterr().err
-    assert "this grid is not complete" in (tmp_path / "ensemble" / "README.md").read_text()
-    assert len(ensemble.members) == 1
-    table.rename(tmp_path / "moved.csv")
-    with pytest.raises(DataError, match="cannot be read"):
-        bertkit.ensemble(results.output_dir, output_dir=tmp_path / "another")
-    assert not (tmp_path / "another").exists()
 
 
 def test_scores_have_the_name_of_the_metric_that_the_data_decided(grid, table, tmp_path):

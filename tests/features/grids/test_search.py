@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import count
 
 import pytest
@@ -13,6 +12,8 @@ from bertkit.features.grids.search import JOURNAL, Search
 from bertkit.features.grids.workers import SampledCells
 from bertkit.runtime.locks import RunLock
 from bertkit.training.runs.listing import RECORDS
+
+from .conftest import write_record
 
 pytest.importorskip("optuna", reason="needs the extra search")
 
@@ -25,17 +26,11 @@ def searched(tmp_path):
     return definition, SampledCells(definition, tmp_path)
 
 
-def finish(folder, cell, score):
-    place = folder / RECORDS / f"{cell.name}.json"
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(json.dumps({"score": score, "metrics": {}, "collapsed": False}))
-
-
 def worked(definition, source, folder, stops=()):
     """Settles cells with made-up scores, as one worker; a new source where the worker was killed."""
     done = 0
     while found := source.cells():
-        finish(folder, found[0], 1 - abs(found[0].setting.values["train.learning_rate"] - 1e-4) * 100)
+        write_record(folder, found[0], 1 - abs(found[0].setting.values["train.learning_rate"] - 1e-4) * 100)
         done += 1
         if done in stops:
             source = SampledCells(definition, folder)
@@ -102,13 +97,13 @@ def test_a_failed_run_is_tried_again_by_a_repeated_command(searched, tmp_path):
     definition, source = searched
     failed = source.cells()[1]
     for cell in source.cells():
-        finish(tmp_path, cell, 0.5)
+        write_record(tmp_path, cell, 0.5)
     (tmp_path / RECORDS / f"{failed.name}.json").write_text('{"error": "diverged"}')
     assert len(worked(definition, source, tmp_path).settings()) == 8  # its trial has ended
     workers.forget_failures(tmp_path)
     repeated = SampledCells(definition, tmp_path)
     assert repeated.cells() == [failed]
-    finish(tmp_path, failed, 0.6)
+    write_record(tmp_path, failed, 0.6)
     assert repeated.cells() == []
 
 

@@ -16,12 +16,15 @@ from bertkit.features.serving.demo import form_of
 from bertkit.features.serving.requests import Limits
 from bertkit.features.serving.served import Served, served
 from bertkit.features.serving.server import service_of
+from bertkit.features.serving.services import PredictService
 from bertkit.inference.options import PredictOptions
+from bertkit.inference.predictor import Predictor
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.model.configuration_bert import BertkitConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
 from bertkit.runtime.errors import RecipeError
-from tests.features.serving.conftest import Client
+
+from .conftest import Client
 
 pytestmark = pytest.mark.numeric
 TEXTS = ["the film is lovely", "a bad plot", "awful story, good film!", "x"]
@@ -35,6 +38,10 @@ def near(value):
 def answer(response):
     assert response.status_code == 200, response.text
     return response.json()
+
+
+def stock(stock_models, folder, head, *labels, **fields):
+    return stock_models.stock_checkpoint(folder, "bert", f"AutoModelFor{head}", list(labels) or None, **fields)
 
 
 def test_text_classification(client_of, fine_tuned):
@@ -132,32 +139,33 @@ def test_a_page_offers_the_shares_of_errors_that_the_rows_support(run, fine_tune
         assert not form_of(bertkit.load(fine_tuned(kind), device="cpu"), "predict").choices
 
 
-def test_pairs_are_scored_and_ranked(client_of, fine_tuned):
+def test_pairs_are_scored(client_of, fine_tuned):
     folder = fine_tuned("pairs")
     client = client_of(folder)
     scores = [row["score"] for row in bertkit.load(folder).predict([f"film\t{text}" for text in TEXTS])]
     inputs = [{"text": "film", "text_pair": text} for text in TEXTS]
     assert [row[0]["score"] for row in answer(client.post("/", {"inputs": inputs}))] == near(scores)
     assert answer(client.post("/predict", {"inputs": ["film", TEXTS[1]]}))[0]["score"] == near(scores[1])
-    ranked = answer(client.post("/rerank", {"query": "film", "texts": TEXTS, "raw_scores": True, "return_text": True}))
-    assert [row["text"] for row in ranked] == [TEXTS[row["index"]] for row in ranked]
-    assert {row["index"]: row["score"] for row in ranked} == near(dict(enumerate(scores)))
-    assert [row["score"] for row in ranked] == sorted((row["score"] for row in ranked), reverse=True)
     assert client.post("/", {"inputs": "only one"}).status_code == 422
     assert client.get("/info").json()["model_type"].keys() == {"reranker"}
 
 
-def test_passages_are_ranked_by_their_scores(client_of, fine_tuned):
-    folder = fine_tuned("reranker")
-    expected = [each["score"] for each in bertkit.load(folder).predict([f"a good film\t{text}" for text in TEXTS])]
+@pytest.mark.parametrize(("kind", "is_raw"), [("pairs", True), ("reranker", False), ("stock", True)])
+def test_passages_are_ranked_as_scored(kind, is_raw, client_of, fine_tuned, stock_models, tmp_path):
+    """Raw scores are those of predictions, except of a reranker, whose predictions are between 0 and 1."""
+    folder = stock(stock_models, tmp_path, "SequenceClassification", "LABEL_0") if kind == "stock" else fine_tuned(kind)
+    columns = {"text": ["a good film"] * len(TEXTS), "text_pair": TEXTS}
+    given = columns if kind == "stock" else {"texts": [f"a good film\t{text}" for text in TEXTS]}
+    scores = [row["score"] for row in bertkit.load(folder).predict(**given)]
+    asked = {"query": "a good film", "texts": TEXTS, "raw_scores": is_raw, "return_text": True}
     client = client_of(folder)
-    response = client.post("/rerank", {"query": "a good film", "texts": TEXTS})
-    ranked = response.json()
-    assert [each["score"] for each in ranked] == sorted((each["score"] for each in ranked), reverse=True)
-    assert {each["index"]: each["score"] for each in ranked} == near(dict(enumerate(expected)))
-    [[answer]] = client.post("/predict", {"inputs": [["a good film", TEXTS[0]]]}).json()
-    assert answer["label"] == "relevance"
-    assert answer["score"] == near(expected[0])
+    ranked = answer(client.post("/rerank", asked))
+    assert [row["text"] for row in ranked] == [TEXTS[row["index"]] for row in ranked]
+    assert {row["index"]: row["score"] for row in ranked} == near(dict(enumerate(scores)))
+    assert [row["score"] for row in ranked] == sorted((row["score"] for row in ranked), reverse=True)
+    if kind == "reranker":
+        [[of_pair]] = answer(client.post("/predict", {"inputs": [["a good film", TEXTS[0]]]}))
+        assert of_pair == {"label": "relevance", "score": near(scores[0])}
 
 
 def test_entities(client_of, fine_tuned):
@@ -288,10 +296,6 @@ def test_ensembles_are_served(client_of, fine_tuned, tmp_path):
     assert [row[0] for row in found] == [near(row[0]) for row in expected]
 
 
-def stock(stock_models, folder, head, *labels, **fields):
-    return stock_models.stock_checkpoint(folder, "bert", f"AutoModelFor{head}", list(labels) or None, **fields)
-
-
 @pytest.mark.parametrize("labels", [("bad", "good"), ("entailment", "neutral", "contradiction")])
 def test_classifiers_of_others(labels, client_of, stock_models, tmp_path):
     folder = stock(stock_models, tmp_path / "stock", "SequenceClassification", *labels)
@@ -309,14 +313,7 @@ def test_classifiers_of_others(labels, client_of, stock_models, tmp_path):
     assert "since this checkpoint reads text" in mixed.text
 
 
-def test_cross_encoders_of_others_rank(client_of, stock_models, tmp_path):
-    folder = stock(stock_models, tmp_path / "stock", "SequenceClassification", "LABEL_0")
-    found = answer(client_of(folder).post("/rerank", {"query": "a film", "texts": TEXTS, "raw_scores": True}))
-    scores = [row["score"] for row in bertkit.load(folder).predict(text=["a film"] * len(TEXTS), text_pair=TEXTS)]
-    assert {row["index"]: row["score"] for row in found} == near(dict(enumerate(scores)))
-
-
-def test_taggers_and_readers_of_others(client_of, stock_models, tmp_path):
+def test_taggers_of_others(client_of, stock_models, tmp_path):
     tagger = stock(stock_models, tmp_path / "tagger", "TokenClassification", "O", "B-PER", "I-PER")
     text = "My name is Wolfgang and I live in Berlin"
     found = answer(client_of(tagger).post("/", {"inputs": text}))
@@ -337,7 +334,10 @@ def test_taggers_and_readers_of_others(client_of, stock_models, tmp_path):
     tokens = answer(client_of(tagger).post("/", {"inputs": text, "parameters": every}))
     assert [each["index"] for each in tokens] == [*range(1, len(tokens) + 1)]
     assert "".join(each["word"] for each in tokens) == text.replace(" ", "")
-    reader = stock(stock_models, tmp_path / "reader", "QuestionAnswering")
+
+
+def test_readers_of_others(client_of, stock_models, tmp_path):
+    reader, text = stock(stock_models, tmp_path / "reader", "QuestionAnswering"), "My name is Wolfgang, of Berlin"
     given = {"question": "Where does Wolfgang live?", "context": text}
     found = answer(client_of(reader).post("/", {"inputs": given}))
     assert text[found["start"] : found["end"]] == found["answer"]
@@ -351,12 +351,9 @@ def client_of_levels(checkpoint, serve_extra, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "third_party")
     base = importlib.import_module("acme_levels").LevelTask
 
-    def client(served_class=None):
-        from bertkit.features.serving.app import build_app
-        from bertkit.features.serving.requests import Limits
-        from bertkit.features.serving.services import PredictService
-        from bertkit.inference.predictor import Predictor
+    from bertkit.features.serving.app import build_app
 
+    def client(served_class=None):
         task_class = type("LevelTask", (base,), {})
         if served_class is not None:
             served.register(task_class, served_class)

@@ -14,18 +14,16 @@ from typing import Any
 import pytest
 
 import bertkit
-from bertkit.features.serving.demo import _compute, build_demo, examples_of_run
+from bertkit.features.serving.demo import _compute, build_demo, examples_of_run, form_of
+from bertkit.recipe.files import to_yaml
 from bertkit.runtime.errors import RecipeError
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 TEXT = "the film is lovely, a good story"
 CONTEXT = "the story is good, the film is a lovely plot"
 
 
 def test_examples_are_texts_of_the_validation_set(tmp_path):
-    from bertkit.recipe.files import to_yaml
-    from bertkit.tasks.registry import task_of_recipe
-
     rows = [f"a {word} film,{label}" for word, label in (("good", "yes"), ("bad", "no")) * 5]
     (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     data = {"data.train_file": str(tmp_path / "rows.csv"), "data.validation_file": str(tmp_path / "rows.csv")}
@@ -55,8 +53,6 @@ def test_faults_on_a_page_name_no_folders():
 
 
 def test_similarity_has_a_box_for_each_text(fine_tuned):
-    from bertkit.features.serving.demo import form_of
-
     loaded = bertkit.load(fine_tuned("similar"), device="cpu")
     form = form_of(loaded, "predict")
     assert form.fields == ("text", "other text")
@@ -77,10 +73,10 @@ def test_similarity_has_a_box_for_each_text(fine_tuned):
     ],
 )
 def test_the_inside_is_there_for_what_can_be_shown(fine_tuned, checkpoint, kind, use, has_tab):
-    from bertkit.features.serving import explain as inside
+    from bertkit.features.serving.explain import inside_of
 
     loaded = bertkit.load(checkpoint if kind == "checkpoint" else fine_tuned(kind), device="cpu")
-    tab = inside.inside_of(loaded, use, ["text"], [])
+    tab = inside_of(loaded, use, ["text"], [])
     assert (tab is not None) == has_tab
     if has_tab:
         shown = tab.html(["a good film\tthe plot is lovely\tor a bad story", ""])

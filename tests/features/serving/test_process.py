@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import http.client
-import importlib.util
 import json
 import random
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -22,6 +22,8 @@ import numpy as np
 import pytest
 
 import bertkit
+
+from .bodies import PATHS, random_body
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("serve_extra")]
 TEXT = "the film is lovely"
@@ -221,25 +223,24 @@ def test_clients_that_go_away_leave_the_server_answering(start, fine_tuned):
 
 
 def test_foreign_hosts_are_refused(start, fine_tuned):
+    """On every route; `test_hosts.py` has all names."""
     server = start(fine_tuned("film"), "--allowed-host", "film.example", "--allowed-host", "*.example.org")
-    own = [f"localhost:{server.port}", f"127.0.0.1:{server.port}", "[::1]:1", "FILM.example", "a.example.org:80"]
-    for host in own:
+    for host in (f"localhost:{server.port}", "FILM.example", "a.example.org:80"):
         assert server.post({"inputs": TEXT}, headers={"Host": host})[0] == 200, host
-    for host in ("evil.example", "example.org", "localhost.evil.example", "192.0.2.1", "", "[", "0.0.0.0"):
+    for host in ("evil.example", ""):
         for path in ("/", "/info", "/health", "/nothing"):
             status, answer = server.post({"inputs": TEXT}, path, headers={"Host": host})
             assert (status, answer["error_type"]) == (400, "Validation"), host
             assert "--allowed-host NAME" in answer["error"]
 
 
-def test_all_interfaces_take_addresses_and_the_machine(start, fine_tuned):
+def test_all_interfaces_take_addresses(start, fine_tuned):
     server = start(fine_tuned("film"), "--host", "0.0.0.0", "--token", "x")
     assert server.process.stderr is not None
     assert "answers requests to IP addresses and to localhost" in server.process.stderr.readline()
     headers = {"Authorization": "Bearer x"}
-    for host in ("192.0.2.1:8000", "[2001:db8::1]:8000", "localhost", socket.gethostname()):
-        assert server.post({"inputs": TEXT}, headers={**headers, "Host": host})[0] == 200, host
-    assert server.post({"inputs": TEXT}, headers={**headers, "Host": "evil.example"})[0] == 400
+    for host, status in {"192.0.2.1:8000": 200, "evil.example": 400}.items():
+        assert server.post({"inputs": TEXT}, headers={**headers, "Host": host})[0] == status
 
 
 def test_a_changed_checkpoint_changes_no_answers(start, fine_tuned, tmp_path):
@@ -268,33 +269,45 @@ def test_a_413_reaches_a_client_that_sends_first(start, fine_tuned):
         assert (status, answer["error_type"]) == (413, "Validation")
 
 
-def test_wrong_options_end_with_one_message(forks, fine_tuned, start, tmp_path):
+def test_the_token_may_be_in_the_environment(start, fine_tuned):
     server = start(fine_tuned("film"), BERTKIT_SERVE_TOKEN="sesame")
     assert server.post({"inputs": TEXT})[0] == 401
     assert server.post({"inputs": TEXT}, headers={"Authorization": "Bearer sesame"})[0] == 200
-    film = str(fine_tuned("film"))
-    for given, message in {
-        (film, "--port", str(server.port)): f"--port {server.port}: Address already in use; give another --port",
-        (film, "--host", "192.0.2.1"): "address; give an address of this machine with --host",  # kept free by RFC 5737
-        (film, "--port", "70000"): "--port 70000: expected 0 to 65535",
-        (film, "--host", "no such host"): "--host no such host: ",
-        (film, "--allowed-host", "http://a.example"): "--allowed-host http://a.example: expected the name of a host",
-        (film, "--token", "é"): "--token: expected printable ASCII",
-        (film, "--token", "sesame "): "the first and the last no blank",
-        (film, "--max-batch-tokens", "0"): "--max-batch-tokens: expected a positive number, got 0",
-        (str(tmp_path / "absent"),): "absent",
-        (film, "--as", "fill-mask", "--port", "0"): "film",
-    }.items():
-        command = [forks.python, "-m", "bertkit", "serve", *given]
-        done = subprocess.run(command, env=forks.environment, capture_output=True, text=True)
-        assert (done.returncode, done.stdout) == (2, ""), given
-        assert message in done.stderr
-        assert "Traceback" not in done.stderr
 
 
-def test_int8_and_onnx_are_served(start, fine_tuned, tmp_path):
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package, reason=f"{package} is of the extra onnx, which is not installed")
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port on which another program listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("{film} --port {taken}", "--port {taken}: Address already in use; give another --port"),
+        ("{film} --host 192.0.2.1", "address; give an address of this machine with --host"),  # kept free by RFC 5737
+        ("{film} --port 70000", "--port 70000: expected 0 to 65535"),
+        ("{film} --host none.invalid", "--host none.invalid: "),
+        ("{film} --allowed-host http://a.example", "--allowed-host http://a.example: expected the name of a host"),
+        ("{film} --token é", "--token: expected printable ASCII"),
+        ("{film} --token 'sesame '", "the first and the last no blank"),
+        ("{film} --max-batch-tokens 0", "--max-batch-tokens: expected a positive number, got 0"),
+        ("./absent", "./absent: no such folder"),
+        ("{film} --as fill-mask --port 0", "film"),
+    ],
+)
+def test_wrong_options_end_with_one_message(forks, fine_tuned, taken, words, message):
+    given = shlex.split(words.format(film=fine_tuned("film"), taken=taken))
+    command = [forks.python, "-m", "bertkit", "serve", *given]
+    done = subprocess.run(command, env=forks.environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message.format(taken=taken) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("onnx_extra")
+def test_an_onnx_model_is_served(start, fine_tuned, tmp_path):
     out = tmp_path / "onnx"
     bertkit.export(fine_tuned("film"), out, to="onnx")
     status, found = start(out).post({"inputs": TEXT})
@@ -305,9 +318,6 @@ def test_int8_and_onnx_are_served(start, fine_tuned, tmp_path):
 
 def test_hundreds_of_generated_bodies(start, fine_tuned, rng):
     """Over real connections, in four threads at once; then the server still gives the answers of `predict`."""
-    spec = importlib.util.spec_from_file_location("bodies", Path(__file__).with_name("test_requests.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     server = start(fine_tuned("film"))
     faults: list[Any] = []
     statuses: list[int] = []
@@ -315,7 +325,7 @@ def test_hundreds_of_generated_bodies(start, fine_tuned, rng):
     def send(seed: float) -> None:
         source = random.Random(seed)
         for _ in range(150):
-            body, path = module.random_body(source), source.choice(module.PATHS)
+            body, path = random_body(source), source.choice(PATHS)
             status, answer = server.post(body, path)
             statuses.append(status)
             if not (status == 200 or 400 <= status < 500):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bertkit.features.sharing.card_facts import CardFacts
 from bertkit.tasks.registry import load_recipe
 
@@ -28,3 +30,8 @@ FACTS = CardFacts(
     note="Beware.",
     versions={"bertkit": "0.2.0"},
 )
+
+
+def with_data(**data: Any) -> dict[str, Any]:
+    """The recipe of these facts with other values of ``data``."""
+    return {**FACTS.recipe, "data": {**FACTS.recipe["data"], **data}}

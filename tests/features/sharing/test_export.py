@@ -18,7 +18,7 @@ from bertkit.features.sharing import export as export_module
 from bertkit.model.checkpoint.encoders import head_class
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.modeling_bert import AUTO_CLASSES
-from bertkit.runtime.errors import CheckpointError, OutputError
+from bertkit.runtime.errors import BertkitError, CheckpointError, OutputError, RecipeError
 
 from .conftest import WITHOUT_BERTKIT
 
@@ -173,3 +173,29 @@ def test_an_unknown_architecture_is_refused(checkpoint, tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=r"the architecture in config\.json is BertLMHeadModel; expected"):
         bertkit.export(folder, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"to": "gguf"}, "--to gguf: expected bert, onnx or sentence-transformers"),
+        ({"pooling": "cls"}, "--pooling needs --to sentence-transformers"),
+        ({"to": "onnx", "normalize": True}, "--normalize needs --to sentence-transformers"),
+        ({"to": "sentence-transformers", "int8": True}, "--int8 needs --to onnx"),
+        ({"to": "onnx", "validation_file": "x.csv"}, "--validation-file is for the scores of --int8"),
+    ],
+)
+def test_options_of_other_forms_are_refused(checkpoint, tmp_path, given, message):
+    with pytest.raises(RecipeError, match=message):
+        bertkit.export(checkpoint, tmp_path / "out", **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("to", "module"), [("onnx", "onnxruntime"), ("sentence-transformers", "sentence_transformers")]
+)
+def test_a_missing_extra_is_named(checkpoint, tmp_path, monkeypatch, to, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(BertkitError, match=rf"--to {to} needs the extra {to}: pip install 'bertkit\[{to}\]'"):
+        bertkit.export(checkpoint, tmp_path / "out", to=to)
+    assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ from bertkit.features.sharing.model_card import is_as_recorded, model_card, reco
 from bertkit.recipe.files import list_recipes
 from bertkit.tasks.registry import load_recipe
 
-from .conftest import FACTS
+from .conftest import FACTS, with_data
 
 RECIPES = [name for name in list_recipes() if not name.startswith("placement/")]
 
@@ -25,11 +25,6 @@ def card(**changes):
     """Returns the metadata and the text of the card of changed facts."""
     _, metadata, text = model_card(dataclasses.replace(FACTS, **changes)).split("---\n", 2)
     return yaml.safe_load(metadata), text
-
-
-def with_data(**data):
-    recipe = load_recipe("sst2").to_dict()
-    return {**recipe, "data": {**recipe["data"], **data}}
 
 
 def test_metadata_names_data_metrics_and_base_model():

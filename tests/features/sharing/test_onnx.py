@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ HEADS = [
 
 
 @pytest.fixture(scope="module")
-def extra() -> None:
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package, reason=f"{package} is of the extra onnx, which is not installed")
-
-
-@pytest.fixture(scope="module")
 def make(checkpoint: Path, fine_tuned: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A checkpoint with a head, of weights so large that outputs differ from text to text."""
 
@@ -48,7 +41,7 @@ def make(checkpoint: Path, fine_tuned: Any, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def classifier(extra: None, make: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def classifier(onnx_extra: None, make: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A fine-tuned checkpoint, and what it is as ONNX."""
     folder, out = make(SEQUENCE), tmp_path_factory.mktemp("onnx") / "out"
     bertkit.export(folder, out, to="onnx")
@@ -57,7 +50,7 @@ def classifier(extra: None, make: Any, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
-def test_every_head_at_other_batches_and_lengths(head, extra, make, request, tmp_path):
+def test_every_head_at_other_batches_and_lengths(head, onnx_extra, make, request, tmp_path):
     if head == SEQUENCE:
         folder, out = request.getfixturevalue("classifier")
     else:
@@ -89,7 +82,7 @@ def test_every_head_at_other_batches_and_lengths(head, extra, make, request, tmp
     ["albert", "deberta", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta"],
     indirect=True,
 )
-def test_every_family_is_exported_and_predicts_the_same(encoder, extra, checkpoint, fine_tuned, tmp_path):
+def test_every_family_is_exported_and_predicts_the_same(encoder, onnx_extra, checkpoint, fine_tuned, tmp_path):
     tokenizer, film = load_tokenizer(checkpoint), load_config(str(fine_tuned("film")))
     encoder.vocab_size, encoder.initializer_range = len(tokenizer), 0.3
     encoder.bertkit_task, encoder.id2label = film.bertkit_task, film.id2label
@@ -120,7 +113,7 @@ def test_predict_and_evaluate_take_the_folder(classifier, tmp_path):
 
 
 @pytest.mark.slow
-def test_int8_is_smaller_and_scored_before_and_after(extra, make, tmp_path):
+def test_int8_is_smaller_and_scored_before_and_after(onnx_extra, make, tmp_path):
     folder, table = make(SEQUENCE), tmp_path / "dev.csv"
     rows = ["film is bad,bad", "film is ok,good", "plot is bad,bad", "plot is ok,good"]
     table.write_text("\n".join(["text,label", *rows]) + "\n")
@@ -136,17 +129,13 @@ def test_int8_is_smaller_and_scored_before_and_after(extra, make, tmp_path):
     assert 0 < difference < 0.1
 
 
-def test_what_cannot_be_exported_is_refused(extra, checkpoint, fine_tuned, tmp_path):
+def test_what_cannot_be_exported_is_refused(onnx_extra, checkpoint, fine_tuned, tmp_path):
     with pytest.raises(RecipeError, match="has no task, so that --int8 has no scores; remove the options of the data"):
         bertkit.export(checkpoint, tmp_path / "out", to="onnx", int8=True, validation_file="x.csv")
     with pytest.raises(CheckpointError, match=r"pools the windows of long texts.* export it with --to bert"):
         bertkit.export(fine_tuned("chunks"), tmp_path / "out", to="onnx")
     with pytest.raises(CheckpointError, match="vectors of several texts; export it with --to sentence-"):
         bertkit.export(fine_tuned("similar"), tmp_path / "out", to="onnx")
-    with pytest.raises(RecipeError, match="--int8 needs --to onnx"):
-        bertkit.export(fine_tuned("film"), tmp_path / "out", int8=True)
-    with pytest.raises(RecipeError, match="--validation-file is for the scores of --int8"):
-        bertkit.export(fine_tuned("film"), tmp_path / "out", to="onnx", validation_file="x.csv")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -155,10 +144,3 @@ def test_a_damaged_file_is_named(classifier, tmp_path):
         (tmp_path / file.name).write_bytes(file.read_bytes()[: 200 if file.suffix == ".onnx" else None])
     with pytest.raises(CheckpointError, match=r"model\.onnx cannot be loaded"):
         bertkit.load(tmp_path)
-
-
-def test_without_the_extra_it_says_what_to_install(monkeypatch, checkpoint, tmp_path):
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(CheckpointError, match=r"--to onnx needs the extra onnx: pip install 'bertkit\[onnx\]'"):
-        bertkit.export(checkpoint, tmp_path / "out", to="onnx")
-    assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,6 @@ import yaml
 
 import bertkit
 from bertkit.features.sharing import push as push_module
-from bertkit.features.sharing import push_files
 from bertkit.features.sharing.model_card import model_card, recorded_card
 from bertkit.runtime.errors import CheckpointError, HubError, RecipeError
 from bertkit.runtime.files import write_json
@@ -22,39 +21,33 @@ from .conftest import FACTS
 
 
 def test_a_card_that_is_not_utf8_is_not_pushed(checkpoint, tmp_path):
-    run, folder = shutil.copytree(checkpoint, tmp_path / "run"), tmp_path / "push"
-    folder.mkdir()
+    run = shutil.copytree(checkpoint, tmp_path / "run")
     (run / "README.md").write_bytes("---\nlicense: m\xedt\n---\n\nMine.\n".encode("latin-1"))
     with pytest.raises(CheckpointError, match=r"README\.md: not UTF-8 at byte 14; convert it, then push again"):
-        push_files.write_push(str(run), folder, "ada/film", push_module.HubSettings())
-
-
-def facts_of_pretraining(blocks):
-    return replace(FACTS, head="BertForPreTraining", pipeline_tag="fill-mask", recipe=blocks, dataset=None)
+        bertkit.push(run, "ada/film", dry_run=True)
 
 
 def test_the_card_of_pre_training_is_complete(checkpoint, tmp_path):
-    run, folder = tmp_path / "run", tmp_path / "push"
-    shutil.copytree(checkpoint, run)
-    folder.mkdir()
+    run = shutil.copytree(checkpoint, tmp_path / "run")
     recipe = load_recipe("bert-mini", {"data.corpus": ["x.txt"], "data.vocab_size": 90})
-    facts = facts_of_pretraining(recipe.to_dict())
+    changes = {"head": "BertForPreTraining", "pipeline_tag": "fill-mask", "recipe": recipe.to_dict(), "dataset": None}
+    facts = replace(FACTS, **changes)
     recipe.save(run / "recipe.yaml", "Resolved from bert-mini")
     write_json(run / "run.json", {"finished": True, **recorded_card(facts)})
     (run / "README.md").write_text(model_card(facts))
-    settings = push_module.HubSettings(license="mit", language=["en"])
-    assert not [note for note in push_files.write_push(str(run), folder, "ada/film", settings) if "card" in note]
-    card = (folder / "README.md").read_bytes()
-    about = yaml.safe_load(card.decode().split("---\n")[1])
+    planned = bertkit.push(run, "ada/film", license="mit", language="en", dry_run=True)
+    assert not [note for note in planned.notes if "card" in note]
+    about = yaml.safe_load(planned.card.split("---\n")[1])
     assert (about["license"], about["language"]) == ("mit", ["en"])
-    assert b"PATH_OR_HUB_ID" not in card
-    assert b"    128: 0.9" in card
+    assert "PATH_OR_HUB_ID" not in planned.card
+    assert "    128: 0.9" in planned.card
 
 
-def test_a_checkpoint_of_no_run_has_no_card(checkpoint, tmp_path):
-    (note,) = push_files.write_push(str(checkpoint), tmp_path, "ada/film", push_module.HubSettings())
+def test_a_checkpoint_of_no_run_has_no_card(checkpoint):
+    planned = bertkit.push(checkpoint, "ada/film", dry_run=True)
+    [note] = planned.notes
     assert note.startswith(f"no model card: {checkpoint} contains no finished run")
-    assert not (tmp_path / "README.md").exists()
+    assert "README.md" not in planned.files
 
 
 def test_a_dry_run_pushes_nothing_and_needs_no_login(monkeypatch, checkpoint):
@@ -84,13 +77,11 @@ def test_a_damaged_record_is_named(checkpoint, tmp_path, content):
         bertkit.push(run, "ada/mails", dry_run=True)
 
 
-def test_without_a_login_it_says_how(monkeypatch, checkpoint):
+def test_without_a_login_nothing_is_begun(monkeypatch, checkpoint):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    with pytest.raises(HubError, match=r"ada/x: you are not logged in; run `hf auth login`, or set HF_TOKEN\nNo local"):
-        bertkit.push(checkpoint, "ada/x")
     with pytest.raises(HubError, match=r"^mails: the name has no owner; give OWNER/mails\. Also you are not logged in"):
         bertkit.push(checkpoint, "mails")
-    with pytest.raises(HubError, match=r"you are not logged in; run `hf auth login`, or set HF_TOKEN$"):
+    with pytest.raises(HubError, match=r"^ada/x: you are not logged in; [^\n]*$"):
         bertkit.finetune("sst2", model=str(checkpoint), output_dir=checkpoint / "new", push_to_hub="ada/x")
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "token")
     monkeypatch.setattr("huggingface_hub.HfApi.whoami", lambda self: Path("nowhere").read_text())

@@ -15,14 +15,10 @@ from bertkit.recipe.files import list_recipes
 from bertkit.runtime.errors import CheckpointError, HubError
 from bertkit.tasks.registry import load_recipe
 
-from .conftest import FACTS
+from .conftest import FACTS, with_data
 
 METADATA = yaml.safe_load(model_card(FACTS).split("---\n")[1])
 TASKS = "name: Films\ntasks:\n- {id: films}\n- {id: dev, config: sst2, split: validation}\n"
-
-
-def with_data(**data):
-    return {**FACTS.recipe, "data": {**FACTS.recipe["data"], **data}}
 
 
 @pytest.mark.parametrize("name", [name for name in list_recipes() if not name.startswith("placement/")])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 
 import numpy as np
 import pytest
@@ -102,22 +100,7 @@ def test_other_steps_and_poolings_are_refused(library, checkpoint, tmp_path, fil
     assert not (tmp_path / "out").exists()
 
 
-def test_options_of_other_forms_are_refused(checkpoint, tmp_path):
-    for given, message in (
-        ({"to": "bert", "pooling": "cls"}, "--pooling needs --to sentence-transformers"),
-        ({"to": "onnx", "normalize": True}, "--normalize needs --to sentence-transformers"),
-        ({"to": "sentence-transformers", "pooling": "sum"}, "--pooling sum: expected cls, mean, max"),
-        ({"to": "sentence-transformers", "int8": True}, "--int8 needs --to onnx"),
-        ({"to": "gguf"}, "expected bert, onnx or sentence-transformers"),
-    ):
-        if given["to"] == "sentence-transformers":
-            pytest.importorskip("sentence_transformers")
-        with pytest.raises(RecipeError, match=message):
-            bertkit.export(checkpoint, tmp_path / "out", **given)
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_missing_extra_is_named(checkpoint, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(RecipeError, match=r"pip install 'bertkit\[sentence-transformers\]'"):
-        bertkit.export(checkpoint, tmp_path / "out", to="sentence-transformers")
+def test_another_pooling_is_refused(library, checkpoint, tmp_path):
+    with pytest.raises(RecipeError, match="--pooling sum: expected cls, mean, max"):
+        bertkit.export(checkpoint, tmp_path / "out", to="sentence-transformers", pooling="sum")
+    assert list(tmp_path.iterdir()) == []

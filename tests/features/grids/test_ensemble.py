@@ -1,0 +1,65 @@
+"""Ensembles of a grid: one checkpoint that averages the logits of the runs of the best setting."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+import bertkit
+from bertkit.inference.evaluation import outcome_of
+from bertkit.runtime.errors import BertkitError, CheckpointError, DataError
+
+
+@pytest.mark.slow
+def test_an_ensemble_averages_the_logits(grid, table, tmp_path):
+    results = grid(seeds=2)
+    runs = [results.output_dir / "runs" / name for name in results.runs]
+    made = bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble")
+    assert list(made.members) == list(results.runs)
+    readme = (made.output_dir / "README.md").read_text()
+    assert all(f"`members/{number:02}`: run `{run}`" in readme for number, run in enumerate(made.members, start=1))
+    mean = np.mean([outcome_of(run).outputs for run in runs], axis=0)
+    np.testing.assert_allclose(outcome_of(made.output_dir).outputs, mean, rtol=1e-6, atol=1e-7)
+    assert bertkit.evaluate(made.output_dir, train_file=str(table)).metrics["eval_accuracy"] == made.score
+    assert bertkit.compare(made.output_dir, runs[0]).examples == len(mean)
+    texts = ["a lovely film", "an awful story"]
+    logits = [
+        [np.log([row["probabilities"][label] for label in ("bad", "good")]) for row in bertkit.load(run).predict(texts)]
+        for run in runs
+    ]
+    expected = np.exp(np.mean(logits, axis=0))
+    expected /= expected.sum(axis=-1, keepdims=True)
+    probabilities = bertkit.load(made.output_dir).predict(texts)
+    assert [row["probabilities"]["good"] for row in probabilities] == pytest.approx(expected[:, 1].tolist(), rel=1e-5)
+
+
+def test_what_is_no_grid_and_a_folder_in_use_are_refused(grid, tmp_path):
+    with pytest.raises(BertkitError, match=r"contains no grid \(grid\.json\)"):
+        bertkit.ensemble(tmp_path, output_dir=tmp_path / "ensemble")
+    results = grid(seeds=1)
+    with pytest.raises(BertkitError, match="already contains"):
+        bertkit.ensemble(results.output_dir, output_dir=results.output_dir)
+
+
+def test_a_damaged_ensemble_is_named(fine_tuned, tmp_path):
+    folder = shutil.copytree(fine_tuned("film"), tmp_path / "ensemble")
+    (folder / "ensemble.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"ensemble\.json is damaged"):
+        bertkit.load(folder)
+
+
+def test_an_ensemble_of_an_incomplete_grid_says_so(grid, table, tmp_path, capsys):
+    results = grid(seeds=2)
+    next((results.output_dir / "records").glob("*seed=43.json")).unlink()
+    ensemble = bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble")
+    note = ensemble.notes[0]
+    assert "this grid is not complete, with 1 run left" in note
+    assert f"note: {note}" in capsys.readouterr().err
+    assert "this grid is not complete" in (tmp_path / "ensemble" / "README.md").read_text()
+    assert len(ensemble.members) == 1
+    table.rename(tmp_path / "moved.csv")
+    with pytest.raises(DataError, match="cannot be read"):
+        bertkit.ensemble(results.output_dir, output_dir=tmp_path / "another")
+    assert not (tmp_path / "another").exists()
