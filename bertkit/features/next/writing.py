@@ -59,13 +59,8 @@ def write_rows(
     if path.suffix.lower() == _XLSX:
         write_whole(path, _make_workbook([flat(row) for row in rows], path, label, texts, names))
         return
-    try:
-        with writing_rows(path, csv_safe=False, leaves_out_labels=True) as add:
-            add([dict(row) for row in rows])
-    except UnicodeEncodeError as error:  # files have none, lists of dictionaries may
-        half = ascii(error.object[error.start])
-        why = f"the rows contain an unpaired surrogate, {half}, which is not a character; write the text again"
-        raise OutputError(f"{path}: {why}") from error
+    with writing_rows(path, csv_safe=False, leaves_out_labels=True) as add:
+        add([dict(row) for row in rows])
 
 
 def write_label(path: Path, table: Table, row: int, label: str) -> None:

@@ -115,7 +115,7 @@ def test_a_workbook_has_a_list_of_the_classes(bertkit, scored, unlabelled, tmp_p
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
 def test_half_of_a_surrogate_pair_is_not_written(fine_tuned, tmp_path, ending):
     rows, path = [{"text": "a lovely plot", "author": "\ud83d"}], tmp_path / f"to_label{ending}"
-    with pytest.raises(OutputError, match=r"unpaired surrogate, '\\ud83d', which is not a character"):
+    with pytest.raises(OutputError, match=r"unpaired surrogate, \\ud83d, which is not a character"):
         package.propose_rows(fine_tuned("film"), rows, rows=1, output=path)
     assert not list(tmp_path.iterdir())
 

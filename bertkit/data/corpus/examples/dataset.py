@@ -6,7 +6,7 @@ Dimension letters: B batch size, S ``max_seq_length``, P prediction slots of an 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -248,6 +248,8 @@ class PhasedExamples(Dataset[Arrays]):
         return self.parts[part].__getitems__([index - self._starts[part] for index in indices])
 
 
-def collate(batch: Arrays) -> dict[str, torch.Tensor]:
-    """Converts the arrays of a batch, as ``__getitems__`` returns them, to tensors."""
-    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in batch.items()}
+def collate(examples: Arrays | Sequence[Mapping[str, NDArray[np.int64]]]) -> dict[str, torch.Tensor]:
+    """Converts items of `PretrainingExamples`, one batch or a list of single examples, to a batch of tensors."""
+    if not isinstance(examples, Mapping):
+        examples = {name: np.stack([example[name] for example in examples]) for name in examples[0]}
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in examples.items()}
