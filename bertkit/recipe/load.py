@@ -35,7 +35,6 @@ from bertkit.runtime.files import write_whole
 from bertkit.runtime.placement.resolve import PlacementSettings
 
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")
-
 ACCELERATE_KEY = "distributed_type"  # present in every file of `accelerate config`
 _MOST_WEIGHTS = 10**11  # of a new model: 400 GB; BERT-large has 3.4e8
 _MOST_NAMED = 20  # faults for which a similar key is looked up, which takes time; messages show no more
