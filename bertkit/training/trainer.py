@@ -22,7 +22,7 @@ from transformers import (
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
 
 from bertkit.runtime.errors import TrainingError
-from bertkit.runtime.placement.processes import failing_together
+from bertkit.runtime.placement.processes import failing_together, uninterrupted
 from bertkit.runtime.placement.resolve import JOINED
 from bertkit.runtime.progress import logging_errors_alone
 from bertkit.training.batches import GlobalBatches, part_of_batch, training_order, unlabelled
@@ -336,7 +336,8 @@ class BertkitTrainer(Trainer):
                 shutil.rmtree(folder)
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
-            with failing_together():
+            # The error on a killed data worker comes in one process alone, for which the others would wait in the save.
+            with uninterrupted("SIGCHLD"), failing_together():
                 super()._save_checkpoint(model, trial)
         finally:
             self.args.save_total_limit = limit

@@ -224,21 +224,27 @@ def handled(signals: Sequence[signal.Signals], handle: Handler) -> Iterator[None
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Defers Ctrl-C to the end of the block, so that no line is truncated; a second Ctrl-C takes effect at once."""
-    interrupt = signal.getsignal(signal.SIGINT)
+def uninterrupted(name: Literal["SIGINT", "SIGCHLD"] = "SIGINT") -> Iterator[None]:
+    """Defers a signal to the end of the block, if it has a handler.
+
+    Args:
+        name: ``SIGINT``, Ctrl-C, which would truncate a line, and takes effect at once if it comes again; or
+            ``SIGCHLD``, whose handler of torch raises an error where a data worker was killed. Windows has none.
+    """
+    signals = [signal.Signals[name]] if name in signal.Signals.__members__ else []
+    handler = signal.getsignal(signals[0]) if signals else None
     came = False
 
     def wait(number: int, frame: FrameType | None) -> None:
         nonlocal came
-        if came and callable(interrupt):
-            interrupt(number, frame)
+        if came and name == "SIGINT" and callable(handler):
+            handler(number, frame)
         came = True
 
-    with handled([signal.SIGINT] if callable(interrupt) else [], wait):
+    with handled(signals if callable(handler) else [], wait):
         yield
-    if came and callable(interrupt):
-        interrupt(signal.SIGINT, None)
+    if came and callable(handler):
+        handler(signals[0], None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,6 +118,20 @@ def test_ctrl_c_waits_and_a_second_one_does_not(times):
         signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.parametrize("has_handler", [True, False])
+def test_the_end_of_a_data_worker_waits(has_handler):
+    done = []
+    before = signal.signal(signal.SIGCHLD, (lambda *_: done.append("handled")) if has_handler else signal.SIG_DFL)
+    try:
+        with uninterrupted("SIGCHLD"):
+            for _ in range(2):
+                signal.raise_signal(signal.SIGCHLD)
+            done.append("within")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert done == ["within", "handled"][: 1 + has_handler]
+
+
 def test_an_error_within_goes_on(tmp_path):
     with pytest.raises(OSError, match="Is a directory"), uninterrupted():
         os.open(tmp_path, os.O_WRONLY)
