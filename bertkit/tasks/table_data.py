@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -272,14 +272,19 @@ class TableTask(Task):
 
 
 @groups.register(TableTask)
-def _(task: TableTask, examples: Dataset) -> list[str] | None:
-    """Returns the values of any column of the training table, also of one that is no input."""
+def groups_of_table(
+    task: TableTask, examples: Dataset, convert: Callable[[Sequence[Any]], Sequence[Any]] = list
+) -> list[str] | None:
+    """Returns the values of any column of the training table, also of one that is no input.
+
+    ``convert`` makes the group of each row from the values of the column.
+    """
     column = task.data.group_column
     if column is None:
         return None
     with quietly():  # what is left out was said when the rows were read
         table = task.readable(task.data.tables(["train"])["train"])
-    values = table.column(column)[: len(examples)]
+    values = convert(table.column(column)[: len(examples)])
     raise_listed(
         [f"{table.place(row)}: no value for {column!r}" for row, each in enumerate(values) if is_missing(each)]
     )

@@ -19,12 +19,10 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.data.tables import Table
-from bertkit.data.tables.classes import is_missing
 from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities
 from bertkit.model.checkpoint.encoders import label_fields
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.runtime.errors import CheckpointError, DataError, collected, raise_listed
-from bertkit.runtime.progress import quietly
+from bertkit.runtime.errors import CheckpointError, DataError, collected
 from bertkit.tasks.base import Outputs, PerExampleTask, one_array, padded, softmax, texts_of
 from bertkit.tasks.folds import groups
 from bertkit.tasks.ner import sentences
@@ -43,7 +41,7 @@ from bertkit.tasks.ner.sentences import write_conll
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.word_rows import DOCUMENT_ID
 from bertkit.tasks.splits import Columns, Split, splits_to_write
-from bertkit.tasks.table_data import TableTask
+from bertkit.tasks.table_data import TableTask, groups_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -353,17 +351,12 @@ class NerTask(TableTask, PerExampleTask):
 def _(task: NerTask, examples: Dataset) -> Sequence[Hashable] | None:
     """Returns the values of a column of the training table; of a column with a value for each word, that of the first
     word."""
-    column = task.data.group_column
-    if column is None:
-        return None
-    with quietly():  # what is left out was said when the rows were read
-        table = task.readable(task.data.tables(["train"])["train"])
-    rows = zip(table.column(column), examples["tokens"], strict=False)
-    values = [value[0] if isinstance(value, list) and len(value) == len(words) else value for value, words in rows]
-    raise_listed(
-        [f"{table.place(row)}: no value for {column!r}" for row, value in enumerate(values) if is_missing(value)]
-    )
-    return list(map(str, values))
+
+    def of_first_words(values: Sequence[Any]) -> list[Any]:
+        rows = zip(values, examples["tokens"], strict=True)
+        return [value[0] if isinstance(value, list) and len(value) == len(words) else value for value, words in rows]
+
+    return groups_of_table(task, examples, of_first_words)
 
 
 @texts_of.register(NerTask)
