@@ -18,7 +18,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, PAIRS, usual_epochs
+from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, PAIRS, has_steps, usual_epochs
 from bertkit.runtime.progress import counted
 from bertkit.tasks.folds import MOST_ROWS
 from bertkit.training.warm_start.contrast import can_contrast
@@ -93,7 +93,7 @@ def fitted_schedule(
     are_few_pairs = has_pairs and (by_folds or rows <= MOST_ROWS)
     pays = has_many or has_several_labels or are_few_pairs or (by_folds and can_contrast(classes))
     is_probed = pays and train.get(HEAD) is None
-    if "num_train_epochs" not in train and (train.get("max_steps") or -1) < 1:
+    if "num_train_epochs" not in train and not has_steps(train):
         warm_steps = _STEPS_OF_LABELS if has_several_labels else _WARM_STEPS
         warm_epochs = max(_WARM_EPOCHS, math.ceil(warm_steps / steps))
         chosen["num_train_epochs"] = float(warm_epochs if is_probed and by_folds else usual_epochs(steps))

@@ -98,7 +98,7 @@ def _rank_by_score(measured: Sequence[Measured], metric: str, are_drawn: bool) -
         sentences += _tell_apart(leading, tests, "the same examples in the same folds")
         alike = [each for each in others if not tests[each.name].is_significant]
         sentences += name_fastest(first, alike, are_drawn)
-    undefined = [each.candidate.name for each in measured if each not in scored]
+    undefined = [each.candidate.name for each in measured if each.candidate.score == -np.inf]
     if undefined:
         sentences.append(f"{metric} is undefined for {', '.join(undefined)}: the same prediction for all examples.")
     return leading, sentences

@@ -287,8 +287,8 @@ def training_command(
         words += [word for column in texts for word in ("--text-column", column)] + ["--label-column", label]
     words += ["--problem", problem] if problem else []
     words += ["--model", model] if model else []
-    if data is not None and data.group_column is not None:
-        words += ["--folds", str(data.folds), "--set", f"data.group_column={data.group_column}"]
     if data is not None:
+        if data.group_column is not None:
+            words += ["--folds", str(data.folds), "--set", f"data.group_column={data.group_column}"]
         words += ["--max-seq-length", str(data.max_seq_length)]
     return shlex.join([*words, "--output-dir", "OUT"])

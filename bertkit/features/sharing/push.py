@@ -217,7 +217,7 @@ def _plan(
         notes = (*notes, f"a push also writes {EVAL_RESULTS}, after a look at the data set on the Hub")
     if space is not None:
         notes = (*notes, f"a push also writes {', '.join(_SPACE_FILES)} to the Space {space}")
-    return PlannedPush(repo_id, sizes, text, tuple(missing), tuple(notes))
+    return PlannedPush(repo_id, sizes, text, tuple(missing), notes)
 
 
 def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
