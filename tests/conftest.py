@@ -82,8 +82,8 @@ def tiny_config(tiny_sizes: dict[str, Any]) -> Any:
     return BertConfig(**tiny_sizes)
 
 
-# The families of encoders that fine-tuning is tried with, and what their tiny configurations have beside what
-# `tests.stock_models` says of the family; a text of up to 40 tokens fits all of them.
+# The families of encoders that fine-tuning is tried with, and the fields of their tiny configurations beside those of
+# `tests.stock_models`; a text of up to 40 tokens fits all of them.
 _ENCODERS: dict[str, dict[str, Any]] = {
     "bertkit": {},
     "albert": {},

@@ -263,7 +263,7 @@ class StepRecord:
 
 
 class TrainerHooks(TrainerCallback):
-    """What a trainer does at moments for which transformers has callbacks only.
+    """Callback for the parts of a trainer that have no method in transformers' Trainer to override.
 
     Seeds dropout per process, compiles layers or casts their weights at once, sets the sampler's epoch, checks losses,
     and adds tokens, their rate and parts of the loss to the logs.

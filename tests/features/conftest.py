@@ -1,4 +1,4 @@
-"""What the tests of several features share; the command line for those of their commands."""
+"""Fixtures of several features; the command line for the tests of their commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kinds of task have in common: columns in any case, test sets without labels, rankings."""
+"""Behaviour of several kinds of task: columns in any case, test sets without labels, rankings."""
 
 from __future__ import annotations
 

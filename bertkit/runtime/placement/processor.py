@@ -45,7 +45,7 @@ def cpu_features() -> list[str]:
 
 
 def _cpuinfo() -> list[str]:
-    """Returns what Linux says of the processors, in lines; empty on other systems."""
+    """Returns the lines of ``/proc/cpuinfo``; none on systems other than Linux."""
     with suppress(OSError):
         return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     return []

@@ -1,4 +1,4 @@
-"""What findings say: levels, places and counts, and remedies that the run does not refuse or have already."""
+"""Levels, places and counts of findings, and remedies: none that the run refuses or already has."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_counts_of_a_plan_are_those_of_the_training_rows(table, no_trial):
 
 
 def test_the_schedule_that_a_run_chooses_is_not_warned_of(table, no_trial):
-    """Of 32 rows the epochs are many and the steps few: both are as chosen, and more epochs are not proposed."""
+    """With 32 rows a run chooses many epochs, which are few steps: no more epochs are proposed."""
     table.train = table.train[:32]
     for key in ("train.learning_rate", "train.num_train_epochs"):
         del table.overrides[key]

@@ -95,7 +95,7 @@ def test_the_best_setting_has_a_test_score(collected):
 
 
 def test_the_range_of_the_test_score_is_that_of_the_runs_that_ended(collected):
-    """The last setting has no run that says of what its combined score is the mean."""
+    """The last setting has no finished run, whose scores would tell which ones the combined score is the mean of."""
     more = {"metrics": [{"eval_combined_score": 0.5, "eval_pearson": 0.5}] * 4, "test_score": [-0.9, 0.9, 0.0, 0.0]}
     results = collected(0.5, 0.5, None, None, recipe="finetune/glue/stsb", **more)
     assert (results.test["low"], results.test["high"]) == (-1.0, 1.0)
