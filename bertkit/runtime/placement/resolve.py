@@ -93,8 +93,6 @@ class PlacementSettings:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if self.strategy == "fsdp" and self.num_processes == 1:
-            raise ValueError("num_processes: fsdp needs at least 2 processes, got 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,6 +281,8 @@ def check_processes(settings: PlacementSettings) -> None:
             raise PlacementError("placement.strategy: fsdp needs at least 2 processes, but only one was started")
         return
     if settings.num_processes == 1:
+        if settings.strategy == "fsdp":
+            raise PlacementError("placement.num_processes: fsdp needs at least 2 processes, got 1")
         return
     if settings.num_processes is not None:
         raise ProcessesNeeded(settings.num_processes)
@@ -371,7 +371,7 @@ def _precision(asked: str, device: str, is_sharded: bool) -> Literal["no", "bf16
 
 
 def computes_bf16_fast(device: str) -> bool:
-    """Returns whether ``device`` computes bf16 natively: GPUs with bf16, TPUs, CPUs with AVX512-BF16 or AMX.
+    """Returns whether ``device`` computes bf16 natively: CUDA GPUs with bf16, TPUs, CPUs with AVX512-BF16 or AMX.
 
     A CPU without those instructions computes bf16 by conversion, several times slower than float32.
     """

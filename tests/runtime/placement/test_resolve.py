@@ -151,11 +151,17 @@ def test_a_launcher_starts_the_wanted_processes(monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     check_processes(PlacementSettings(num_processes=2))
     check_processes(PlacementSettings(strategy="fsdp"))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")  # four machines with one GPU each
+    check_processes(PlacementSettings(strategy="fsdp", num_processes=1))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     with pytest.raises(PlacementError, match="num_processes: 4, but the launcher has started 2 on this machine"):
         check_processes(PlacementSettings(num_processes=4))
     monkeypatch.setenv("WORLD_SIZE", "1")
     with pytest.raises(PlacementError, match="fsdp needs at least 2 processes, but only one was started"):
         check_processes(PlacementSettings(strategy="fsdp"))
+    monkeypatch.delenv("WORLD_SIZE")
+    with pytest.raises(PlacementError, match="num_processes: fsdp needs at least 2 processes, got 1"):
+        check_processes(PlacementSettings(strategy="fsdp", num_processes=1))
 
 
 def test_a_required_gpu_must_be_there(monkeypatch):
