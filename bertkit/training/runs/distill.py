@@ -130,16 +130,14 @@ def distillation_recipe(
     has_student = recipe is not None or "model.name_or_path" in given
     if data_dir is not None:
         given["data.data_dir"] = str(data_dir)
-    values: dict[str, Any] = {}
     if corpus is not None:
         given["data.corpus"] = list(map(str, several(corpus)))
-    if recipe is None and corpus is not None:
-        size = _size(student)
-        if size is not None and not {"hidden_size", MODEL_TYPE} & load_recipe(size).model.keys():
-            raise _no_size(student)
-        recipe, values = size or "pretrain/continue", {"task.pair_objective": "none"}
-        has_student, student = has_student or size is not None, None if size else student
-    elif recipe is None:
+    base: str | Path | Mapping[str, Any] | Recipe
+    if recipe is not None:
+        base, values = recipe, dict[str, Any]()
+    elif corpus is not None:
+        base, values = _size(student) or "pretrain/continue", {"task.pair_objective": "none"}
+    else:
         config = load_config(name, any_encoder=True)
         if saved_head(config) in MASKED_LM_HEADS:
             raise RecipeError(
@@ -147,10 +145,10 @@ def distillation_recipe(
                 "fine-tuning, give a fine-tuned checkpoint"
             )
         task = task_of_checkpoint(config, name)
-        recipe, values = default_recipe(task), _of_teacher(name, task, given)
-    distilled = {"teacher": name, **{key: value for key, value in losses.items() if value is not None}}
-    values |= {f"train.{DISTILL}.{key}": value for key, value in distilled.items()}
-    resolved = load_recipe(recipe, {**values, **_of_student(name, student, student_layers, has_student), **given})
+        base, values = default_recipe(task), _of_teacher(name, task, given)
+    distillation = {"teacher": name, **{key: value for key, value in losses.items() if value is not None}}
+    values |= {f"train.{DISTILL}.{key}": value for key, value in distillation.items()}
+    resolved = load_recipe(base, {**values, **_of_student(name, student, student_layers, has_student), **given})
     settings = resolved.distillation
     assert settings is not None
     resolved = dataclasses.replace(resolved, train={**resolved.train, DISTILL: settings.to_dict()})
@@ -214,7 +212,7 @@ def _of_student(
     if (size := _size(student)) is not None:
         model = load_recipe(size).model
         if "hidden_size" not in model or MODEL_TYPE in model:
-            raise _no_size(student)
+            raise RecipeError(f"--student {student}: this recipe gives no size of a BERT; give one such as bert-mini")
         return {**{f"model.{key}": value for key, value in model.items()}, "model.name_or_path": None}
     near = get_close_matches(student, _sizes(), n=1, cutoff=0.85)
     if near and not Path(student).exists():
@@ -233,7 +231,3 @@ def _sizes() -> dict[str, str]:
 def _size(student: str | Path | None) -> str | None:
     """Returns the recipe of the size that a student names; ``None`` for a checkpoint or no student."""
     return None if student is None or Path(student).exists() else _sizes().get(str(student))
-
-
-def _no_size(student: str | Path | None) -> RecipeError:
-    return RecipeError(f"--student {student}: this recipe gives no size of a BERT; give one such as bert-mini")
