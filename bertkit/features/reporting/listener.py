@@ -26,7 +26,7 @@ class ReportListener(Listener):
     def on_end(self, end: EndOfRun) -> None:
         from bertkit.features.reporting.report import report_finished_run
 
-        end.shown["report"] = report_finished_run(end.folder, end.outcome)
+        end.for_later["report"] = report_finished_run(end.folder, end.outcome)
 
     def complete(self, outcome: Callable[[], Outcome]) -> None:
         from bertkit.features.reporting.report import REPORT, report_finished_run

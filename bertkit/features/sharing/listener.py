@@ -23,8 +23,8 @@ class CardListener(Listener):
 
         write_files_of_others(end.task, end.config, end.folder)
         card = card_of(end)
-        if "report" in end.shown:
-            card = replace(card, report=CardReport(**end.shown["report"]))
+        if "report" in end.for_later:
+            card = replace(card, report=CardReport(**end.for_later["report"]))
         end.write_record(**recorded_card(card))
         write_whole(end.folder / "README.md", model_card(card))
 

@@ -47,7 +47,7 @@ class EndOfRun:
         note: the caller's sentence for the model card.
         task, splits, outcome: of a fine-tuning; the last are the outputs for the validation set.
         start: start of a pre-training.
-        shown: what listeners leave to the later ones, by name.
+        for_later: what listeners leave to those after them, by name.
     """
 
     folder: Path
@@ -63,7 +63,7 @@ class EndOfRun:
     splits: Mapping[str, Split] = field(default_factory=dict)
     outcome: Outcome | None = None
     start: Initialization | None = None
-    shown: dict[str, Any] = field(default_factory=dict)
+    for_later: dict[str, Any] = field(default_factory=dict)
 
     def write_record(self, **facts: Any) -> None:
         """Writes ``run.json`` of the finished run, with further facts."""
@@ -76,8 +76,10 @@ class Listener:
 
     Attributes:
         place: listeners of smaller places are called first.
-        takes: what a caller asks a run for that this listener does: ``push_to_hub``, or a key of ``train``.
-        is_asked: the caller asks for each call, so a failure at the end of a run is an error; otherwise a warning.
+        takes: the options that this listener carries out, of ``push_to_hub`` and ``train.report_to``; a run that gives
+            one which no listener takes is refused.
+        is_asked: the listener acts only where the caller asks for it by an option, so a failure at the end of a run is
+            an error; otherwise it is a warning.
         leaves: what it leaves at the end of a run, in words, for the warning.
         again: the command that makes it later, with ``{}`` in place of the run directory; empty without one.
     """
