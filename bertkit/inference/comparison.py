@@ -136,7 +136,7 @@ class Comparisons(Summarized):
         examples: number of examples.
         comparisons: each further system with the first one.
         notes: limits of the comparison, such as too few examples.
-        verdicts: name of a system → what its scores say, a sentence each, as at the end of its run.
+        verdicts: name of a system → what its predictions say, a sentence each, as at the end of its run.
         units: what the metric is a score of, such as ``10 queries``.
     """
 

@@ -1,8 +1,9 @@
 """The verdict on a run: what its scores say, in sentences of facts.
 
-The same sentences stand at the end of a run, in its report, in its model card and in `bertkit.compare`. `verdict_of`
-makes them; what it says of the predictions of a kind of task is `bertkit.inference.outcome.TaskInference.facts`. What
-to try next follows from them in `bertkit.training.runs.evaluate`.
+`sentences_on` makes them for the end of a run, its report and its model card: those on the predictions, which are
+`bertkit.inference.outcome.TaskInference.facts`, and those on the test set and the losses of the training.
+`bertkit.compare`, which reads predictions alone, has only the first. What to try next follows from them in
+`bertkit.training.runs.evaluate`.
 """
 
 from __future__ import annotations

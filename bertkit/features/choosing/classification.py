@@ -33,7 +33,9 @@ class FrozenTexts(FrozenTask):
         """Returns ``cls`` and ``mean``, (L + 1, 1, H); for pairs also ``pair``, (L + 1, 1, 2 * H).
 
         ``pair`` joins |u − v| and u · v (Conneau et al. 2017, "Supervised Learning of Universal Sentence
-        Representations"), where u and v are the means over the tokens of both texts, which are read together.
+        Representations from Natural Language Inference Data"), where u and v are the means over the tokens of the
+        first text and over the rest from its separator. Both are read together. Without a separator in the row, each
+        is half of it.
         """
         vectors = {"cls": states[:, :1], "mean": states.mean(dim=1, keepdim=True)}
         if len(self.task.settings.text_columns) == 2:
