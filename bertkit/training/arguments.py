@@ -75,7 +75,7 @@ def training_arguments(
 
 
 def best_checkpoint_arguments(recipe: Recipe, metric: str | None = None) -> dict[str, Any]:
-    """Returns the Trainer arguments that keep the best checkpoint, if the recipe requires it.
+    """Returns the Trainer arguments that compare evaluations and keep the best checkpoint, if the recipe requires it.
 
     The last checkpoint is kept as well, so that the run can be resumed.
 
@@ -103,10 +103,10 @@ def best_checkpoint_arguments(recipe: Recipe, metric: str | None = None) -> dict
         fixed = {"metric_for_best_model": metric, "greater_is_better": True}
     if asked == ["save_strategy"]:
         return fixed
-    fixed |= {
-        "load_best_model_at_end": True,
-        "restore_callback_states_from_checkpoint": "early_stopping_patience" in asked,
-    }
+    fixed["restore_callback_states_from_checkpoint"] = "early_stopping_patience" in asked
+    if train.get("load_best_model_at_end") is False:  # the last weights of a run that stops early
+        return fixed
+    fixed["load_best_model_at_end"] = True
     if train["save_total_limit"] == 1:
         fixed["save_total_limit"] = 2
     if given := [key for key in ("save_strategy", "save_steps") if key in train]:

@@ -118,6 +118,13 @@ def test_nothing_is_stopped_while_the_loss_falls(train, rated):
     assert same_weights(out, out / f"checkpoint-{2 * STEPS}")
 
 
+def test_a_stopped_run_keeps_its_last_weights_where_the_recipe_says_so(train, rated):
+    with rated([0.9, 0.9, 0.8, 0.8], [0.2, 0.3, 0.4, 0.5]):
+        out = train("run", early_stopping_patience=2, load_best_model_at_end=False, save_strategy="epoch")
+    assert [step for step, *_ in evaluations(out)] == [STEPS, 2 * STEPS, 3 * STEPS]
+    assert same_weights(out, out / f"checkpoint-{3 * STEPS}")
+
+
 def test_a_resumed_run_compares_losses_of_before(train, rated):
     scores, losses = [0.9, 0.9, 0.9], [0.3, 0.1, 0.2]
     with rated(scores, losses):
