@@ -18,6 +18,7 @@ from bertkit.runtime.progress import is_score, say, without_library_bars
 from bertkit.tasks.base import Outputs, Task, task_record
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import ColumnsOf, Split, is_scored, splits_to_write, suffix_of
+from bertkit.training.objectives import weighted_labels
 from bertkit.training.runs.directory import RunDirectory
 from bertkit.training.runs.record import Results, finite_numbers
 from bertkit.training.runs.resolve import needing_validation_set
@@ -27,10 +28,6 @@ from bertkit.training.warm_start.heads import divide_logits
 if TYPE_CHECKING:
     from bertkit.metrics.adapter import FurtherMetrics
 
-_AGAINST_COLLAPSE = (
-    "train longer, or try another train.learning_rate or train.seed, or train.class_weights if most examples have this "
-    "label"
-)
 _FEW_STEPS = 100  # below which a new head is often undertrained, as in the rule few-steps of checks
 _HIGHEST_RATE = 2e-4  # that is proposed
 _SAFE_RATE = 5e-5  # the highest of BERT §A.3, at most proposed after a collapse
@@ -115,7 +112,10 @@ def split_outcome(
 def warn_of_collapse(outcome: Outcome) -> None:
     """Prints a warning if all predictions are the same."""
     if outcome.collapse:
-        say(f"warning: {outcome.collapse} on {outcome.scored}; {_AGAINST_COLLAPSE}")
+        has_classes = bool(weighted_labels(outcome.task))
+        weights = ", or train.class_weights if most examples have this label" if has_classes else ""
+        cure = f"train longer, or try another train.learning_rate or train.seed{weights}"
+        say(f"warning: {outcome.collapse} on {outcome.scored}; {cure}")
 
 
 # ---- verdict --------------------------------------------------------------------------------------------------------

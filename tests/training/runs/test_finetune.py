@@ -16,8 +16,9 @@ from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.runtime.progress import counted
 from bertkit.tasks.encoding import encode_split
 from bertkit.training.trainer import BertkitTrainer
+from tests.devices.conftest import finetune as finetune_rows
 from tests.stock_models import stock_checkpoint
-from tests.training.conftest import log_history, logged, same_weights, write_glue
+from tests.training.conftest import SMALL, STRAIGHT, log_history, logged, same_weights, write_glue
 
 FAST = {
     "data.max_seq_length": 16,
@@ -250,9 +251,18 @@ def test_a_run_that_predicts_one_class_ends_with_a_warning(tuned, glue, capsys, 
     run = tuned("sst2", FAST | {"train.max_steps": 1}, data_dir=glue)
     [warning] = json.loads((run.output_dir / "run.json").read_text())["warnings"]
     assert warning.startswith("warning: all predictions are 'negative' on the validation set")
+    assert "or train.class_weights if most examples have this label" in warning
     assert warning in capsys.readouterr().err
     assert run.collapse == "all predictions are 'negative'"
     assert "collapsed: all predictions are 'negative' on" in (run.output_dir / "README.md").read_text()
+
+
+def test_a_run_that_always_takes_the_first_choice_is_not_told_to_weight_classes(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr(BertkitTrainer, "outputs", lambda trainer, examples: np.zeros((len(examples), 2)))
+    out = finetune_rows("multiple-choice", tmp_path, checkpoint, {**SMALL, **STRAIGHT, "train.max_steps": 1})
+    [warning] = json.loads((out / "run.json").read_text())["warnings"]
+    assert warning.startswith("warning: all predictions are ")
+    assert warning.endswith("try another train.learning_rate or train.seed")
 
 
 def test_tokens_per_second_count_training_alone(tuned, glue, tmp_path, monkeypatch):
