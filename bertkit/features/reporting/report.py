@@ -52,7 +52,7 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
             directory.
         texts: show texts of the validation set: wrong predictions, frequent spans, and notes that may quote texts.
         explain: number of wrong predictions, the most confident ones, whose words are marked by what they add to the
-            predicted label, as in `bertkit.explain`; for labels and numbers of texts.
+            predicted label, as in `bertkit.explain`; for labels and numbers of texts, of runs that hold rows out.
 
     Returns:
         Path of the file.
