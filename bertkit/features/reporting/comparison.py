@@ -64,7 +64,7 @@ def comparison_of(
     return RunComparison(
         names=tuple(names),
         scores=DataTable(
-            "Scores on the validation set, with 95 % intervals",
+            f"Scores on {' or '.join(dict.fromkeys(each.scored for each in contents))}, with 95 % intervals",
             ("metric", *names),
             rows,
             note=f"Collapsed, with the same prediction for all examples: {', '.join(collapsed)}." if collapsed else "",
@@ -102,10 +102,12 @@ def _refuse(a: Outcome | None, b: Outcome | None) -> str:
         return "not compared, since a run has no predictions."
     if type(a.task) is not type(b.task) or a.task.main_metric != b.task.main_metric:
         return "not compared, since the runs have different tasks."
-    if a.digests() != b.digests():
-        return "not compared, since the runs have different validation examples."
-    if sides_of(a) is None or sides_of(b) is None:
+    sides = sides_of(a), sides_of(b)
+    if sides[0] is None or sides[1] is None:
         return "not compared, since the task does not score single examples."
+    # Examples have the numbers of their classes, whose names may differ.
+    if a.digests() != b.digests() or a.task.to_labels(sides[0][1]) != b.task.to_labels(sides[1][1]):
+        return "not compared, since the runs have different scored examples, or labels in another order."
     return ""
 
 
