@@ -241,7 +241,7 @@ def reproduction_table(results: Reproduction, width: int | None = None, format: 
     several = len({row.model for row in results.rows}) > 1
     reasons = [f"{row.model + ', ' if several else ''}{row.row}: {row.note}" for row in results.rows if row.note]
     totals: dict[str, float] = {}  # of the devices; rows of one run share its time
-    for seconds in {(row.model, row.task): row.seconds or {} for row in results.rows}.values():
+    for seconds in {(row.model, row.task): row.seconds for row in results.rows if row.seconds}.values():
         for device, number in seconds.items():
             totals[device] = totals.get(device, 0.0) + number
     which = " of the runs of the best settings" if any(row.setting for row in results.rows) else ""
