@@ -227,7 +227,8 @@ def data_values(run: PaperRun, data_dir: Path | None) -> dict[str, Any]:
             None takes the data from the Hub.
 
     Raises:
-        MissingError: the training or the validation set does not exist; the message names the files.
+        MissingError: the training or the validation set does not exist, of GLUE the training set; the message names
+            the files.
     """
     if data_dir is None:
         return dict(run.hub or {})
