@@ -198,7 +198,7 @@ def _collect_notes(
     paper: PaperTable, candidates: Sequence[Candidate], rows: Sequence[ReproducedRow], seeds: int
 ) -> tuple[str, ...]:
     notes = [candidate.note for candidate in candidates if candidate.note]
-    notes += [f"{candidate.name} has the size of {candidate.system}" for candidate in candidates if candidate.system]
+    notes += [f"{candidate.name} is compared with {candidate.system}" for candidate in candidates if candidate.system]
     known = {candidate.system for candidate in candidates}
     if len(paper.systems) > 2 and (without := [system for system in paper.systems if system not in known]):
         notes.append(f"no checkpoint for {', '.join(without)}: give it with --model")

@@ -60,13 +60,17 @@ def test_a_checkpoint_of_another_family_is_compared_with_none(tmp_path):
         ("none", "bidirectional", "No NSP"),
         ("none", "left_to_right", "LTR & No NSP"),
         (None, "bidirectional", "BERT-base"),
+        (None, "left_to_right", "LTR & No NSP"),
+        ("sop", "bidirectional", None),
+        ("nsp", "left_to_right", None),
     ],
 )
 def test_variants_of_pre_training_are_told_apart(configured, objective, attention, expected):
     path = configured("variant", objective, attention=attention)
     candidate = candidate_of(path, paper_table("table-5"))
     assert candidate.system == expected
-    assert ("taken to be BERT's" in candidate.note) == (objective is None)
+    assert ("taken to be" in candidate.note) == (objective is None)
+    assert ("pre-trained as" in candidate.note) == (expected is None)
 
 
 @pytest.fixture
