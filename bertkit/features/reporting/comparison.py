@@ -13,6 +13,7 @@ from bertkit.inference.comparison import compare_systems, system_of
 from bertkit.inference.outcome import Outcome
 from bertkit.metrics.pretraining import TOKENS
 from bertkit.recipe.files import without_paths
+from bertkit.tasks.base import per_example
 
 _BLOCKS = ("task", "model", "data", "train")
 _CURVES = ("loss", "eval_loss")
@@ -102,11 +103,11 @@ def _refuse(a: Outcome | None, b: Outcome | None) -> str:
         return "not compared, since a run has no predictions."
     if type(a.task) is not type(b.task) or a.task.main_metric != b.task.main_metric:
         return "not compared, since the runs have different tasks."
-    sides = sides_of(a), sides_of(b)
-    if sides[0] is None or sides[1] is None:
+    if sides_of(a) is None or sides_of(b) is None:
         return "not compared, since the task does not score single examples."
     # Examples have the numbers of their classes, whose names may differ.
-    if a.digests() != b.digests() or a.task.to_labels(sides[0][1]) != b.task.to_labels(sides[1][1]):
+    labels = [per_example(each.task).to_labels(each.predictions_and_references()[1]) for each in (a, b)]
+    if a.digests() != b.digests() or labels[0] != labels[1]:
         return "not compared, since the runs have different scored examples, or labels in another order."
     return ""
 
