@@ -13,6 +13,7 @@ from bertkit.inference.comparison import compare_systems, system_of
 from bertkit.inference.outcome import Outcome
 from bertkit.metrics.pretraining import TOKENS
 from bertkit.recipe.files import without_paths
+from bertkit.tasks.base import per_example
 
 _BLOCKS = ("task", "model", "data", "train")
 _CURVES = ("loss", "eval_loss")
@@ -64,7 +65,7 @@ def comparison_of(
     return RunComparison(
         names=tuple(names),
         scores=DataTable(
-            "Scores on the validation set, with 95 % intervals",
+            f"Scores on {' or '.join(dict.fromkeys(each.scored for each in contents))}, with 95 % intervals",
             ("metric", *names),
             rows,
             note=f"Collapsed, with the same prediction for all examples: {', '.join(collapsed)}." if collapsed else "",
@@ -102,10 +103,12 @@ def _refuse(a: Outcome | None, b: Outcome | None) -> str:
         return "not compared, since a run has no predictions."
     if type(a.task) is not type(b.task) or a.task.main_metric != b.task.main_metric:
         return "not compared, since the runs have different tasks."
-    if a.digests() != b.digests():
-        return "not compared, since the runs have different validation examples."
     if sides_of(a) is None or sides_of(b) is None:
         return "not compared, since the task does not score single examples."
+    # Examples have the numbers of their classes, whose names may differ.
+    labels = [per_example(each.task).to_labels(each.predictions_and_references()[1]) for each in (a, b)]
+    if a.digests() != b.digests() or labels[0] != labels[1]:
+        return "not compared, since the runs have different scored examples, or labels in another order."
     return ""
 
 

@@ -23,7 +23,7 @@ from bertkit.features.reporting.reported import (
     upper_first,
 )
 from bertkit.features.reporting.run_files import RunFiles
-from bertkit.inference.outcome import VALIDATION_SET, Outcome
+from bertkit.inference.outcome import VALIDATION_SET, Outcome, task_inference
 from bertkit.inference.verdict import NO_VERDICT, Proposal, Verdict, verdict_of
 from bertkit.recipe.files import run_name, without_paths
 from bertkit.runtime.progress import counted, duration, is_score
@@ -36,7 +36,7 @@ _HIDDEN = "left out, since they may quote texts of the data"
 
 @dataclass(frozen=True)
 class Score:
-    """A result on the validation set.
+    """A result on the scored examples.
 
     Attributes:
         name: name of the metric, as in the results without ``eval_``.
@@ -63,12 +63,12 @@ class Content:
         title: name of the run, that of its folder or of ``train.run_name``.
         task: name of the task; for pre-training, which has none, that of the recipe.
         notices: limits of the report, such as an unfinished run.
-        scores: results on the validation set, the main one first.
-        scored: what the rows of these are, see `bertkit.inference.outcome.Outcome`.
+        scores: results on the scored examples, the main one first.
+        scored: what these examples are, see `bertkit.inference.outcome.Outcome`.
         verdict: what the scores say, and what to try next.
         test_scores: the same on the test set; none without labels of it.
         remarks: what else a reader of the scores must know, a sentence each.
-        facts: name → value of the head, in groups by heading.
+        facts: heading → name → value, of the run, its cost, its hardware and its versions.
         data: table of the data, None without any.
         warnings: warnings and notes of the run.
         sections: charts and tables.
@@ -204,7 +204,8 @@ def _compared_metric(outcome: Outcome, known: Mapping[str, float]) -> str:
 
 
 def _score_by_length(outcome: Outcome) -> DataTable | None:
-    """Returns the score by length of the texts, in groups of about the same size."""
+    """Returns the score by length of the texts, in groups of about the same size; None for too few lengths or examples,
+    and for scores of queries, which have texts of several examples each."""
     sides, columns = sides_of(outcome), texts_of(outcome.task, outcome.examples)
     if sides is None or not columns:
         return None
@@ -216,6 +217,9 @@ def _score_by_length(outcome: Outcome) -> DataTable | None:
         return None
     scores = per_example(outcome.task).compute_metrics
     name = _compared_metric(outcome, scores(*sides))
+    terms = task_inference(outcome.task).terms(name, *sides)
+    if terms is not None and len(terms.values) < len(lengths):
+        return None
     rows: list[tuple[Cell, ...]] = []
     for low, end in pairwise([*map(int, borders[:-1]), int(borders[-1]) + 1]):
         of_group = np.flatnonzero((lengths >= low) & (lengths < end)).tolist()

@@ -1,4 +1,4 @@
-"""Words of wrong predictions, and what each adds to the predicted label: `bertkit.explain` in a report."""
+"""Words of wrong predictions, and what each adds to a label or number: `bertkit.explain` in a report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from bertkit.features.explain.attribution import attribution_of, subject_to_explain
 from bertkit.features.explain.network import load_network
 from bertkit.features.reporting.reported import Mistake
-from bertkit.inference.outcome import Outcome
+from bertkit.inference.outcome import OUT_OF_FOLD, Outcome
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.classification.text_classification import TextClassification
 
@@ -18,7 +18,8 @@ def check_explained(number: int, texts: bool, outcome: Outcome | None) -> None:
     """Checks that mistakes of a run can be explained.
 
     Raises:
-        RecipeError: the number is negative, the run has no predictions for texts, or texts are not shown.
+        RecipeError: the number is negative, the run has no predictions for texts, texts are not shown, or the
+            predictions are those of models of folds, which are not kept.
     """
     what = f"--explain {number}"
     if number < 0:
@@ -29,12 +30,18 @@ def check_explained(number: int, texts: bool, outcome: Outcome | None) -> None:
         raise RecipeError(f"{what}: a run of a pre-training, or one that has not finished, has no wrong predictions")
     if not isinstance(outcome.task, TextClassification):
         raise RecipeError(f"{what}: words are shown for labels and numbers of texts, not for {outcome.task.kind}")
+    if outcome.scored == OUT_OF_FOLD:
+        raise RecipeError(
+            f"{what}: the wrong predictions are those of models of folds, which are not kept, and the model of the run "
+            "has learned the labels of these texts; leave it out, or fine-tune with --folds 0, which holds rows out"
+        )
 
 
 def with_words(mistakes: Sequence[Mistake], checkpoint: Path, number: int) -> list[Mistake]:
     """Returns the mistakes, the first ones with the words of their texts.
 
-    A text of several windows stays without.
+    They are those of the label that the model predicts; where texts have several labels, of the most probable one. A
+    text stays without that has several windows, or that the task reads as other tokens than its tokenizer gives.
 
     Raises:
         CheckpointError: it cannot be loaded with its attention written out.
@@ -52,5 +59,5 @@ def with_words(mistakes: Sequence[Mistake], checkpoint: Path, number: int) -> li
         attribution = attribution_of(network, subject)
         reason = attribution.reasons[0]
         words = [(word.text, float(part)) for word, part in zip(attribution.words, reason.parts, strict=True)]
-        explained.append(replace(mistake, words=words, warnings=reason.warnings()))
+        explained.append(replace(mistake, words=words, words_of=reason.name, warnings=reason.warnings()))
     return [*explained, *mistakes[number:]]

@@ -42,24 +42,25 @@ _PNG_DPI = 160  # 6.4 inches are 1,024 pixels
 def report(*runs: str | Path, output: str | Path | None = None, texts: bool = True, explain: int = 0) -> Path:
     """Writes the report of a run, or of several runs side by side: one HTML file without links to others.
 
-    The predictions for the validation set are computed again from the checkpoint. A run that has not finished gives a
-    partial report.
+    The predictions for the validation set are computed again from the checkpoint; those of models of folds are read
+    from the run directory. A run that has not finished gives a partial report.
 
     Args:
         runs: run directories of `bertkit.finetune` and `bertkit.pretrain`, at least one.
         output: the file, which must not exist. By default ``report.html`` in the directory of a single run, replaced
             if it exists, with the figures in ``figures``; for several runs a new ``report.html`` in the working
             directory.
-        texts: show texts of the validation set: wrong predictions, frequent spans, and notes that may quote texts.
+        texts: show texts of the scored examples: wrong predictions, frequent spans, the first predictions of tasks of
+            other packages, and notes that may quote texts.
         explain: number of wrong predictions, the most confident ones, whose words are marked by what they add to the
-            predicted label, as in `bertkit.explain`; for labels and numbers of texts.
+            predicted label, as in `bertkit.explain`; for labels and numbers of texts, of runs that hold rows out.
 
     Returns:
         Path of the file.
 
     Raises:
         RecipeError: no run is given, or one of them twice; ``explain`` does not fit; or a recipe cannot be read.
-        CheckpointError: a folder holds no run.
+        CheckpointError: a folder holds no run, or for ``explain`` a model whose attention cannot be written out.
         DataError: the data of the run cannot be read, or have changed since the run.
         OutputError: the file exists or cannot be written.
 
@@ -110,8 +111,9 @@ def report_finished_run(folder: Path, outcome: Outcome | None) -> dict[str, Any]
     """Writes the report of a run that has just ended.
 
     Returns:
-        What a model card shows of it: ``figure``, the path of the main figure, and ``alt``, its text alternative, empty
-        without one; and ``table``, the scores by class, headings first.
+        What a model card shows of it: ``figure``, the path of the main figure in the run directory, and ``alt``, its
+        text alternative, both empty without one; and ``table``, such as the scores by class, headings first, empty
+        without one.
     """
     content = content_of(read_run(folder), outcome, texts=True)
     write_report(folder, content)

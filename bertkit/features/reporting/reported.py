@@ -121,8 +121,9 @@ class Mistake:
         texts: the texts of the example by column, with their marks.
         suspect: whether the reference itself is probably wrong.
         measure: what ``confidence`` is, the heading of its column.
-        words: words of the texts, each with what it adds to the prediction, as a part of the largest such value: -1 to
-            1. Empty if it is not explained.
+        words: words of the texts, each with what it adds to ``words_of``, as a part of the largest such value: -1 to 1.
+            Empty if it is not explained.
+        words_of: the label or the name of the number that the words are explained for.
         warnings: doubts about the values of the words.
         number: number of the example in the source of the data, from 1, or the path of its file.
     """
@@ -135,6 +136,7 @@ class Mistake:
     suspect: bool = False
     measure: Literal["confidence", "error"] = "confidence"
     words: Sequence[tuple[str, float]] = ()
+    words_of: str = ""
     warnings: Sequence[str] = ()
     number: int | str = 0
 

@@ -65,7 +65,7 @@ class RunFiles:
         folder: the directory.
         recipe: the resolved recipe.
         record: contents of ``run.json``.
-        results: contents of ``all_results.json``; empty if the training has not ended.
+        results: contents of ``all_results.json``, None where a score is undefined; empty if the training has not ended.
         history: the entries that the Trainer logged, in order; of an unfinished run those of its last checkpoint.
         step, max_steps: optimizer steps done and planned; None if unknown.
         command: the command that repeats the run; None if ``recipe.yaml`` alone does not.

@@ -26,9 +26,9 @@ class PaperRun:
         recipe: name of the recipe.
         values: recipe values by dotted key that differ from the recipe's; the layers ``all`` are those of the model.
         folder: folder of the files below the folder of the data, or that folder itself.
-        files: key of the ``data`` block → names or patterns of the file, of which the first existing one is read; empty
+        files: key of the ``data`` block → names or patterns of the file, of which the first existing one is read; None
             for GLUE, whose recipes have the names.
-        hub: recipe values by dotted key for the data on the Hub.
+        hub: recipe values by dotted key for the data on the Hub; None where the recipe has them.
         train, eval: numbers of examples of the published training set and first validation set.
     """
 
@@ -44,12 +44,12 @@ class PaperRun:
 
 @dataclass(frozen=True)
 class System:
-    """A model of the paper.
+    """A model of the paper, or what a checkpoint is compared with it by.
 
     Attributes:
         layers, hidden, heads: its size.
-        variant: variant of its pre-training, see `bertkit.features.grids.ablations.VARIANTS`; None where a table has
-            one only.
+        variant: variant of its pre-training, one of `bertkit.features.grids.ablations.VARIANTS`, or another one of a
+            checkpoint; None where a table has one only.
     """
 
     layers: int

@@ -198,7 +198,7 @@ def _collect_notes(
     paper: PaperTable, candidates: Sequence[Candidate], rows: Sequence[ReproducedRow], seeds: int
 ) -> tuple[str, ...]:
     notes = [candidate.note for candidate in candidates if candidate.note]
-    notes += [f"{candidate.name} has the size of {candidate.system}" for candidate in candidates if candidate.system]
+    notes += [f"{candidate.name} is compared with {candidate.system}" for candidate in candidates if candidate.system]
     known = {candidate.system for candidate in candidates}
     if len(paper.systems) > 2 and (without := [system for system in paper.systems if system not in known]):
         notes.append(f"no checkpoint for {', '.join(without)}: give it with --model")
@@ -227,7 +227,8 @@ def data_values(run: PaperRun, data_dir: Path | None) -> dict[str, Any]:
             None takes the data from the Hub.
 
     Raises:
-        MissingError: the training or the validation set does not exist; the message names the files.
+        MissingError: the training or the validation set does not exist, of GLUE the training set; the message names
+            the files.
     """
     if data_dir is None:
         return dict(run.hub or {})

@@ -25,6 +25,8 @@ from bertkit.training.runs.record import recorded
 _PART = 0.05  # a set whose number of examples differs by more than this share from the published one is another set
 
 _INTERVAL = "95 % interval"
+# Objective of pairs, and whether tokens see the earlier ones only → variant of the paper.
+_VARIANTS = {("nsp", False): "full", ("none", False): "no-nsp", ("none", True): "ltr-no-nsp"}
 
 
 @dataclass(frozen=True)
@@ -66,20 +68,23 @@ def candidate_of(path: str, paper: PaperTable) -> Candidate:
     system = next((system for system, each in paper.systems.items() if each == size), None)
     if system is None:
         shape = f"{counted(layers, 'layer')} of {hidden} with {counted(heads, 'head')}"
+        shape += "" if variant in (None, *_VARIANTS.values()) else f", pre-trained as {variant}"
         assumed = f"{name} has {shape}, which is no model of the paper's table: no difference"
     return Candidate(name, path, size, system, assumed)
 
 
 def _read_variant(path: str, config: Any) -> tuple[str, str]:
-    """Returns the variant of the pre-training of a checkpoint, and a note if it was assumed."""
-    if getattr(config, "attention", None) == "left_to_right":
-        return "ltr-no-nsp", ""
+    """Returns the variant of the pre-training of a checkpoint, such as ``no-nsp`` or ``ltr-sop``, and a note if it was
+    assumed."""
+    is_left_to_right = getattr(config, "attention", None) == "left_to_right"
     file = Path(path) / "recipe.yaml"
     task = read_recipe_file(file)[0].get("task") if file.is_file() else None
     objective = task.get("pair_objective") if isinstance(task, Mapping) else None
+    if objective is None and is_left_to_right:
+        return "ltr-no-nsp", f"{path}: no recipe of its pre-training; taken to be without next sentence prediction"
     if objective is None:
         return "full", f"{path}: no recipe of its pre-training; taken to be BERT's, with next sentence prediction"
-    return ("full" if objective == "nsp" else "no-nsp"), ""
+    return _VARIANTS.get((objective, is_left_to_right), f"{'ltr-' * is_left_to_right}{objective}"), ""
 
 
 @dataclass(frozen=True)
@@ -241,7 +246,7 @@ def reproduction_table(results: Reproduction, width: int | None = None, format: 
     several = len({row.model for row in results.rows}) > 1
     reasons = [f"{row.model + ', ' if several else ''}{row.row}: {row.note}" for row in results.rows if row.note]
     totals: dict[str, float] = {}  # of the devices; rows of one run share its time
-    for seconds in {(row.model, row.task): row.seconds or {} for row in results.rows}.values():
+    for seconds in {(row.model, row.task): row.seconds for row in results.rows if row.seconds}.values():
         for device, number in seconds.items():
             totals[device] = totals.get(device, 0.0) + number
     which = " of the runs of the best settings" if any(row.setting for row in results.rows) else ""

@@ -159,7 +159,7 @@ class Computer:
                 lines.append(json_bytes({"file": shard.file.relative, **place, "reason": reason}) + b"\n")
             contents[folder.rejected_name(shard)] = b"".join(lines)
         if results:
-            vectors = _VECTOR if _VECTOR in results[0] else None
+            vectors = _VECTOR if self._job.kind == "embed" else None  # that of an input would be JSON text
             contents[folder.result_name(shard)] = file_bytes(
                 self._job.form, results, vectors, self._model.leaves_out_labels
             )

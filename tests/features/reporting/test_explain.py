@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from bertkit.features.reporting import report
 from bertkit.features.reporting.content import content_of
 from bertkit.features.reporting.run_files import read_run
 from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.outcome import OUT_OF_FOLD
 from bertkit.runtime.errors import RecipeError
 from tests.features.reporting.conftest import HOSTILE
 
@@ -44,6 +46,7 @@ def test_words_have_the_values_of_an_explanation(copied):
     gradients = attribution.reasons[0].gradients
     np.testing.assert_allclose([part for _, part in first.words], gradients / abs(gradients).max(), atol=1e-4)
     assert max(abs(part) for _, part in second.words) == pytest.approx(1)
+    assert first.words_of == attribution.reasons[0].name == first.predicted
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,12 @@ def test_what_does_not_go_together_is_refused(hostile_run, tmp_path, arguments, 
 def test_runs_without_wrong_texts_are_refused():
     with pytest.raises(RecipeError, match="has no wrong predictions"):
         explained.check_explained(2, True, None)
+
+
+def test_predictions_of_models_of_folds_are_refused(copied):
+    outcome = replace(outcome_of(copied()), scored=OUT_OF_FOLD)
+    with pytest.raises(RecipeError, match=r"models of folds, which are not kept.*--folds 0"):
+        explained.check_explained(2, True, outcome)
 
 
 def test_doubts_about_words_are_shown(copied, tmp_path, monkeypatch):

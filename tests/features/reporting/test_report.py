@@ -21,6 +21,7 @@ from bertkit.features.reporting.run_files import read_run
 from bertkit.inference import predictor
 from bertkit.inference.comparison import system_of
 from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.outcome import OUT_OF_FOLD
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.runtime.files import write_json
 from bertkit.runtime.markdown import escape
@@ -311,6 +312,17 @@ def test_a_collapsed_run_is_named(hostile_run, texts, expected):
     assert not contents[1].notices
     both = comparison_of(["one", "other"], contents, outcomes)
     assert both.scores.note == "Collapsed, with the same prediction for all examples: one."
+
+
+def test_runs_with_other_labels_are_not_compared(hostile_run):
+    """The numbers of the classes are the same, and so the digests of the examples."""
+    run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
+    names = outcome.task.settings.label_names
+    other = replace(outcome, task=outcome.task.with_settings(label_names=names[::-1]), scored=OUT_OF_FOLD)
+    contents = [content_of(run, each, texts=True) for each in (outcome, other)]
+    found = comparison_of(["one", "other"], contents, [outcome, other])
+    assert "not compared, since the runs have different scored examples, or labels" in found.differences[0][1]
+    assert found.scores.title == f"Scores on the validation set or {OUT_OF_FOLD}, with 95 % intervals"
 
 
 def test_an_undefined_score_is_shown_as_undefined(copied):

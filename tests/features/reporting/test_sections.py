@@ -7,10 +7,13 @@ import pytest
 
 from bertkit import metrics
 from bertkit.features.reporting.classification import class_sections, regression_sections
+from bertkit.features.reporting.content import _score_by_length
 from bertkit.features.reporting.ner import entity_sections, known_texts, span_mistakes
 from bertkit.features.reporting.question_answering import answer_mistakes, question_sections, threshold_curve
 from bertkit.features.reporting.reported import Mark, pieces
+from bertkit.inference.outcome import Outcome
 from bertkit.tasks.question_answering.decoding import Decoded, Span
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 from tests.features.reporting.conftest import drawn
 
 WORDS = [["Ada", "Lovelace", "in", "London"], ["the", "Times", "of", "Paris"], ["nothing", "here"]]
@@ -197,3 +200,15 @@ def test_undefined_correlations_are_no_nan():
     [section] = regression_sections(np.array([1.0, 1.0]), np.array([2e-5, 2e-5]))
     assert "Pearson undefined, Spearman undefined" in section.parts[0].alt
     assert dict(section.parts[2].rows)["Pearson's r"] == "undefined"
+
+
+@pytest.mark.parametrize("passages", [1, 3])
+def test_queries_of_several_passages_have_no_length(passages):
+    """A group of pairs has parts of rankings, and the score of a query is that of its first pair."""
+    pairs = [(f"film {query}", "word " * (1 + query + pair)) for query in range(12) for pair in range(passages)]
+    task = task_of_recipe(load_recipe("finetune/reranking")).with_settings(text_columns=["query", "passage"])
+    queries, texts = map(list, zip(*pairs, strict=True))
+    labels = [float(number % passages == 0) for number in range(len(pairs))]
+    examples = {"query": queries, "passage": texts}
+    outcome = Outcome(task, np.arange(len(pairs))[:, None], {"labels": labels}, examples, "pairs.csv")
+    assert (_score_by_length(outcome) is None) == (passages > 1)

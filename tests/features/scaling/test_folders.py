@@ -44,6 +44,16 @@ def test_predictions_of_predictions_keep_all_columns(film, tmp_path):
     assert (second["input_input_label"], second["input_input_input_label"]) == ("gold", "older")
 
 
+def test_predictions_for_rows_with_vectors(corpus, checkpoint, film, tmp_path):
+    """A column of the input that is called as that of vectors is one like any other."""
+    table, vectors = corpus / "part" / "c.jsonl", tmp_path / "vectors"
+    embed_folder(checkpoint, table, vectors)
+    predict_folder(film, vectors / "c.jsonl.000000.parquet", tmp_path / "out", output_format="parquet")
+    (found,) = (pq.read_table(path) for path in (tmp_path / "out").glob("*.parquet"))
+    given = pq.read_table(vectors / "c.jsonl.000000.parquet").column("embedding").to_pylist()
+    np.testing.assert_allclose([json.loads(row) for row in found.column("embedding").to_pylist()], given, rtol=1e-6)
+
+
 def test_a_table_gives_the_stream_s_predictions(corpus, film, tmp_path):
     from bertkit.inference.files import predict_stream
 
