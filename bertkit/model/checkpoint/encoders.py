@@ -207,7 +207,7 @@ def saved_head(config: PreTrainedConfig) -> str | None:
     """
     named = config.architectures
     saved = str(named[0]) if isinstance(named, list) and named else ""
-    if saved.endswith("LMHeadModel"):  # it predicts the next token
+    if saved.endswith("LMHeadModel") or saved == "ElectraForPreTraining":  # the next token; which ones were replaced
         return None
     return next((head for end, head in _HEADS.items() if saved.endswith(end)), None)
 
