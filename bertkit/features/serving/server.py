@@ -80,6 +80,7 @@ def serve(
             token is not printable ASCII or has blanks at its ends, an allowed host is no name, or the rows of the run
             do not support ``max_error``.
         CheckpointError: the checkpoint cannot be loaded.
+        PlacementError: the device or the precision is impossible.
 
     Examples:
         ```python
