@@ -331,7 +331,7 @@ def load_tokenizer(
             # transformers would ask whether to run it, and take the answer from piped data; or use another class.
             raise CheckpointError(
                 f"{name_or_path}: tokenizer_config.json names code in the checkpoint as its tokenizer (auto_map), and "
-                "bertkit does not run code of checkpoints; if its tokenizer.json is complete without that code, remove "
+                "bertkit does not run code of tokenizers; if tokenizer.json is complete without that code, remove "
                 "auto_map from a copy of the checkpoint"
             )
         if config is not None and config.model_type in BERT and settings.get("tokenizer_class") in _BERT_TOKENIZERS:
