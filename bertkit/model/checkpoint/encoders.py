@@ -83,8 +83,8 @@ def check_encoder(config: PreTrainedConfig, name: str) -> None:
     layers = getattr(config, "num_hidden_layers", 1)
     if isinstance(layers, int) and layers > MOST_LAYERS:  # building them would take all memory, or hours
         raise CheckpointError(
-            f"{name}: num_hidden_layers={layers}; expected at most {MOST_LAYERS}; correct it, or get a complete copy of "
-            "the checkpoint"
+            f"{name}: num_hidden_layers={layers}; expected at most {MOST_LAYERS}; correct it, or get a complete copy "
+            "of the checkpoint"
         )
     if getattr(config, "max_position_embeddings", None) is None:
         raise CheckpointError(
