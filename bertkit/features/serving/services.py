@@ -212,6 +212,10 @@ class PredictService(Service):
         else:  # to split 2 MB into words takes two seconds, in which the event loop answers other requests
             async with self._reading:
                 columns = await asyncio.to_thread(or_invalid, self._columns, inputs)
+        # Texts and words in lists have a token or more each, so that too many need not be tokenized.
+        in_lists = max(sum(len(each) for each in column if isinstance(each, list)) for column in columns.values())
+        if in_lists > self._most_tokens and (error := self.too_many(f"more than {self._most_tokens}")):
+            raise error
 
         def finish(outputs: Outputs, features: Columns, examples: Columns) -> list[Any]:
             return self._served.answers(outputs, features, examples, parameters)

@@ -134,6 +134,8 @@ def test_very_long_texts_are_not_tokenized(client_of, fine_tuned, checkpoint, mo
     assert [each["score"] for each in cut[0]] == pytest.approx([each["score"] for each in by_hand[0]], abs=1e-4)
     assert "more than 24 tokens, and 24 are read" in refusal(client.post("/", {"inputs": text}), 413)
     assert "more than 32768 tokens" in refusal(served("entities").post("/", {"inputs": text}), 413)
+    for kind in ("similar", "choices"):
+        assert "more than 32768 tokens" in refusal(served(kind).post("/", {"inputs": "a" + "\ta" * 40_000}), 413)
     question = {"question": "what", "context": text}
     assert "more than 32768 tokens" in refusal(served("answers").post("/", {"inputs": question}), 413)
     assert "more than 32768 tokens" in refusal(served("embed").post("/embed", {"inputs": text}), 413)
