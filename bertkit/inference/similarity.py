@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,13 @@ from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.metrics.ranking import SCORES, queries_of, ranking_terms
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs
+from bertkit.tasks.batches import grouped
 from bertkit.tasks.similarity.task import TRIPLET_ACCURACY, SimilarityTask
 from bertkit.tasks.splits import Columns
+from bertkit.tasks.windows import cut_rows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class SimilarityInference(TaskInference):
@@ -22,6 +27,12 @@ class SimilarityInference(TaskInference):
 
     task: SimilarityTask
     column_settings = frozenset({"text_columns", "label_column"})
+
+    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
+        """Cuts each text by itself, as it is encoded."""
+        rows = examples["texts"]
+        cut = cut_rows([[text] for row in rows for text in row], tokenizer, self.task.data.max_seq_length)
+        return {**examples, **grouped({"texts": [text for (text,) in cut]}, list(map(len, rows)))}
 
     def format_prediction(self, prediction: Mapping[str, Any]) -> str:
         return "\t".join(f"{each:.4f}" for each in prediction.get("similarities", [prediction["similarity"]]))

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Literal
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 
-# Settings of a stock `bert` checkpoint that our encoder fixes: any other value describes a different network.
+# Settings of a stock `bert` checkpoint that our encoder fixes: any other value describes a different network, or a
+# computation in chunks, which it does not have.
 _FIXED = {
     "is_decoder": False,
     "add_cross_attention": False,

@@ -29,7 +29,7 @@ def test_piped_texts_do_not_answer_questions(bertkit, checkpoint, tmp_path, monk
     file.write_text(json.dumps({**json.loads(file.read_text()), **auto_map}))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"y\ny\n")))
     outcome = bertkit("embed", folder, "--input", "-", "--output", tmp_path / "out.jsonl")
-    outcome.refuses("bertkit does not run code of checkpoints")
+    outcome.refuses("bertkit does not run code of tokenizers")
     assert "[y/N]" not in outcome.err
     assert not (tmp_path / "ran").exists()
     assert not list(tmp_path.glob("out*"))

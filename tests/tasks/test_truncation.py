@@ -121,14 +121,16 @@ def test_truncation_on_the_left_reads_to_the_end(tokenizer):
         tokenizer.truncation_side = "right"
 
 
-@pytest.mark.parametrize("kind", ["film", "pairs", "choices"])
+@pytest.mark.parametrize("kind", ["film", "pairs", "choices", "similar"])
 def test_predict_tokenizes_the_beginning_only(kind, fine_tuned, monkeypatch):
     """A line of 5 MB took 35 seconds."""
     predictor = bertkit.load(fine_tuned(kind), device="cpu").predictor
     text = "the film is lovely or awful " * 20_000
-    lines = {"film": [text], "pairs": [f"{text}\tfilm", f"film\t{text}"], "choices": [f"film\t{text}\tbad"]}[kind]
-    whole = predictor.task.encode(predictor.task.read_input(lines), predictor.tokenizer)
-    expected = predictor.task.decode(predictor.outputs(whole), whole, {})
+    pairs = [f"{text}\tfilm", f"film\t{text}"]
+    lines = {"film": [text], "pairs": pairs, "choices": [f"film\t{text}\tbad"], "similar": pairs}[kind]
+    columns = predictor.task.read_input(lines)
+    whole = predictor.task.encode(columns, predictor.tokenizer)
+    expected = predictor.task.decode(predictor.outputs(whole), whole, columns)
     read = []
     call = type(predictor.tokenizer).__call__
 

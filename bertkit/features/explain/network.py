@@ -101,7 +101,7 @@ def load_network(checkpoint: str, device: Literal["auto", "cpu"] = "auto") -> Ne
         task.prepare(model)
     elif (head := saved_head(config)) in (*MASKED_LM_HEADS, *_PAIR_HEADS):
         for each in dict.fromkeys((head, "BertForMaskedLM")):
-            # ELECTRA's discriminator has no logits over the vocabulary, for example.
+            # Not every family has the head of a name that ends in ForPreTraining.
             with suppress(CheckpointError), without_library_bars():
                 model, _ = load_model(each, checkpoint, config, new_head=False)
                 break

@@ -161,7 +161,7 @@ class Batcher:
         return batch
 
     def _estimate(self, job: Job) -> int:
-        return min(job.characters // _CHARACTERS_PER_TOKEN, job.count * self._service.longest) + 2 * job.count
+        return job.characters // _CHARACTERS_PER_TOKEN + 2 * job.count
 
     def _compute(self, jobs: Sequence[Job]) -> list[Answer]:
         try:

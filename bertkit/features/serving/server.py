@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from bertkit.features.serving.requests import Limits
 from bertkit.inference.loaded import load
 from bertkit.inference.options import PredictOptions
+from bertkit.model.checkpoint.encoders import MASKED_LM_HEADS, saved_head
+from bertkit.model.checkpoint.load import load_config
 from bertkit.recipe.files import run_name
 from bertkit.runtime.errors import RecipeError, importing
 from bertkit.runtime.placement.inference import Precision
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from bertkit.inference.loaded import LoadedCheckpoint
 
 As = Literal["predict", "fill-mask", "embed"]
-_MASKED_LM_HEADS = ("ForMaskedLM", "ForPreTraining")
 _SWITCH_SECONDS = 0.0005
 _BATCH_SIZE = 32
 
@@ -79,6 +80,7 @@ def serve(
             token is not printable ASCII or has blanks at its ends, an allowed host is no name, or the rows of the run
             do not support ``max_error``.
         CheckpointError: the checkpoint cannot be loaded.
+        PlacementError: the device or the precision is impossible.
 
     Examples:
         ```python
@@ -167,7 +169,7 @@ def use_of(loaded: LoadedCheckpoint, as_: As | None) -> As:
         return as_
     if loaded.is_fine_tuned:
         return "predict"
-    return "fill-mask" if loaded.architecture.endswith(_MASKED_LM_HEADS) else "embed"
+    return "fill-mask" if saved_head(load_config(loaded.name, any_encoder=True)) in MASKED_LM_HEADS else "embed"
 
 
 @contextmanager

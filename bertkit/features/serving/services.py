@@ -63,8 +63,10 @@ class Job:
 
     @property
     def characters(self) -> int:
-        """Returns the characters of all texts, an upper bound of their tokens but for unusual vocabularies."""
-        return sum(len(each) for column in self.columns.values() for each in column if isinstance(each, str))
+        """Returns the characters of whole texts, or of texts in lists if they have more: words repeat their text."""
+        cells = [each for column in self.columns.values() for each in column]
+        in_lists = (text for each in cells if isinstance(each, list) for text in each if isinstance(text, str))
+        return max(sum(len(each) for each in cells if isinstance(each, str)), sum(map(len, in_lists)))
 
 
 Submit = Callable[[Job], Awaitable[Any]]
@@ -210,6 +212,10 @@ class PredictService(Service):
         else:  # to split 2 MB into words takes two seconds, in which the event loop answers other requests
             async with self._reading:
                 columns = await asyncio.to_thread(or_invalid, self._columns, inputs)
+        # Texts and words in lists have a token or more each, so that too many need not be tokenized.
+        in_lists = max(sum(len(each) for each in column if isinstance(each, list)) for column in columns.values())
+        if in_lists > self._most_tokens and (error := self.too_many(f"more than {self._most_tokens}")):
+            raise error
 
         def finish(outputs: Outputs, features: Columns, examples: Columns) -> list[Any]:
             return self._served.answers(outputs, features, examples, parameters)
@@ -247,7 +253,7 @@ class PredictService(Service):
         rows = dict(zip(accepted, (range(*ends) for ends in pairwise(borders.tolist())), strict=True))
         for number in accepted:
             lengths, full = ([features[name][row] for row in rows[number]] for name in ("length", "full_length"))
-            answers[number] = self.too_many(sum(lengths))
+            answers[number] = self.too_many(_tokens([features["input_ids"][row] for row in rows[number]]))
             cut = next((each for each in zip(full, lengths, strict=True) if each[0] > each[1]), None)
             if cut is not None and not jobs[number].truncate:
                 is_whole = texts[number] == jobs[number].columns
@@ -258,7 +264,7 @@ class PredictService(Service):
         kept = [row for number in accepted for row in rows[number]]
         if len(kept) < len(features["length"]):
             features = {name: [column[row] for row in kept] for name, column in features.items()}
-        self.tokens += sum(features["length"])
+        self.tokens += _tokens(features["input_ids"])
         outputs = self.predictor.outputs(features, unreported)
         start = 0
         for number in accepted:
@@ -269,6 +275,11 @@ class PredictService(Service):
             of_job = tuple(each[part] for each in outputs) if isinstance(outputs, tuple) else outputs[part]
             answers[number] = jobs[number].finish(of_job, own, jobs[number].columns)
         return answers
+
+
+def _tokens(ids: Sequence[Any]) -> int:
+    """Returns the number of ids in nested lists: a row of `Task.encode` has one input or several."""
+    return len(ids) if not len(ids) or np.isscalar(ids[0]) else sum(map(_tokens, ids))
 
 
 def too_long(tokens: int | str, read: int) -> TooLong:

@@ -33,7 +33,8 @@ class Tour:
     """Results of a quickstart.
 
     Attributes:
-        output_dir: folder of ``text/``, ``pretrained/``, ``finetuned/`` and ``from-scratch/``.
+        output_dir: folder of the data, ``text/`` and ``labelled/``, and of the checkpoints: ``pretrained/`` and
+            ``finetuned/``, ``new-weights/`` and ``from-scratch/``.
         pretraining: results of pre-training on held-out documents; losses in nats, accuracies in [0, 1].
         first_masked_lm_loss: first logged masked LM loss of the training, in nats.
         finetuned: dev accuracy of the pre-trained BERT after fine-tuning on ``labelled`` sentences, in [0, 1].

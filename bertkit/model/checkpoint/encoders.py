@@ -83,18 +83,18 @@ def check_encoder(config: PreTrainedConfig, name: str) -> None:
     layers = getattr(config, "num_hidden_layers", 1)
     if isinstance(layers, int) and layers > MOST_LAYERS:  # building them would take all memory, or hours
         raise CheckpointError(
-            f"{name}: config.json has num_hidden_layers={layers}; expected at most {MOST_LAYERS}; get a complete copy "
+            f"{name}: num_hidden_layers={layers}; expected at most {MOST_LAYERS}; correct it, or get a complete copy "
             "of the checkpoint"
         )
     if getattr(config, "max_position_embeddings", None) is None:
         raise CheckpointError(
-            f"{name}: a checkpoint of type {config.model_type!r}, whose config.json has no max_position_embeddings, "
-            "so the maximum input length is unknown; give another encoder"
+            f"{name}: an encoder of type {config.model_type!r} without max_position_embeddings, so the maximum input "
+            "length is unknown; give another encoder"
         )
     if longest_input(config) < _LEAST_TOKENS:
         raise CheckpointError(
-            f"{name}: config.json leaves room for inputs of {longest_input(config)} tokens "
-            f"(max_position_embeddings={config.max_position_embeddings}); expected at least {_LEAST_TOKENS}"
+            f"{name}: max_position_embeddings={config.max_position_embeddings} leaves room for inputs of "
+            f"{longest_input(config)} tokens; expected at least {_LEAST_TOKENS}"
         )
 
 
@@ -207,7 +207,7 @@ def saved_head(config: PreTrainedConfig) -> str | None:
     """
     named = config.architectures
     saved = str(named[0]) if isinstance(named, list) and named else ""
-    if saved.endswith("LMHeadModel"):  # it predicts the next token
+    if saved.endswith("LMHeadModel") or saved == "ElectraForPreTraining":  # the next token; which ones were replaced
         return None
     return next((head for end, head in _HEADS.items() if saved.endswith(end)), None)
 

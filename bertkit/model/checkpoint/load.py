@@ -129,6 +129,9 @@ class StoredConfig:
         try:
             # Not from_pretrained(…, **changes), which sets the fields after the configuration has been checked.
             config = self.configuration.from_dict({**fields, **changes})
+            check_encoder(config, name_or_path)
+        except CheckpointError:
+            raise
         except Exception as error:  # a damaged file holds values of any type, so that any exception may be raised
             cause = reason(error.__cause__ or error)
             if changes:
@@ -136,8 +139,6 @@ class StoredConfig:
                     f"model: the fields {', '.join(changes)} are not valid for {name_or_path}: {cause}"
                 ) from error
             raise CheckpointError(f"{name_or_path}: config.json is not usable: {cause}") from error
-        with reading(name_or_path, "config.json"):
-            check_encoder(config, name_or_path)
         if config.problem_type not in (None, *PROBLEM_TYPES):
             fault = f"problem_type is {config.problem_type!r}; expected {', '.join(PROBLEM_TYPES)} or null"
             if "problem_type" in changes:
@@ -330,7 +331,7 @@ def load_tokenizer(
             # transformers would ask whether to run it, and take the answer from piped data; or use another class.
             raise CheckpointError(
                 f"{name_or_path}: tokenizer_config.json names code in the checkpoint as its tokenizer (auto_map), and "
-                "bertkit does not run code of checkpoints; if its tokenizer.json is complete without that code, remove "
+                "bertkit does not run code of tokenizers; if tokenizer.json is complete without that code, remove "
                 "auto_map from a copy of the checkpoint"
             )
         if config is not None and config.model_type in BERT and settings.get("tokenizer_class") in _BERT_TOKENIZERS:

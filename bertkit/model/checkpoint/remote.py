@@ -51,7 +51,8 @@ def at_revision(checkpoint: str | Path, revision: str | None, trust_remote_code:
 def run_code(folder: str, name: str) -> None:
     """Runs the code that the ``auto_map`` of a checkpoint names, and registers its classes; says which revision it is.
 
-    Nothing is run for a checkpoint without code, or for one that bertkit wrote.
+    Nothing is run for a checkpoint without code, for one that bertkit wrote, or for a type whose code this process has
+    run already: the classes of that code are used.
 
     Raises:
         CheckpointError: the code cannot be run, or redefines a family that transformers has.

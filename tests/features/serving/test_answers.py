@@ -22,7 +22,7 @@ from bertkit.inference.predictor import Predictor
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.model.configuration_bert import BertkitConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
-from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.errors import CheckpointError, RecipeError
 
 from .conftest import Client
 
@@ -245,6 +245,15 @@ def test_masks(client_of, checkpoint):
     computed = service.tokens
     assert len(answer(client.post("/", {**long, "truncate": True}))) == 5
     assert service.tokens - computed == service.longest  # of /metrics: those that were cut are not among them
+
+
+def test_a_discriminator_is_served_for_vectors(client_of, stock_models, tmp_path):
+    """It has no logits over the vocabulary, though transformers calls it a model for pre-training."""
+    folder = stock_models.stock_checkpoint(tmp_path / "electra", "electra", "AutoModelForPreTraining")
+    assert len(answer(client_of(folder).post("/", {"inputs": "a film"}))) == 32
+    with pytest.raises(CheckpointError, match="not that of a sequence classifier") as caught:
+        bertkit.predict(folder, "a film")
+    assert "fill-mask" not in str(caught.value)
 
 
 def test_vectors(client_of, checkpoint):

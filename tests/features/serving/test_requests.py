@@ -134,6 +134,8 @@ def test_very_long_texts_are_not_tokenized(client_of, fine_tuned, checkpoint, mo
     assert [each["score"] for each in cut[0]] == pytest.approx([each["score"] for each in by_hand[0]], abs=1e-4)
     assert "more than 24 tokens, and 24 are read" in refusal(client.post("/", {"inputs": text}), 413)
     assert "more than 32768 tokens" in refusal(served("entities").post("/", {"inputs": text}), 413)
+    for kind in ("similar", "choices"):
+        assert "more than 32768 tokens" in refusal(served(kind).post("/", {"inputs": "a" + "\ta" * 40_000}), 413)
     question = {"question": "what", "context": text}
     assert "more than 32768 tokens" in refusal(served("answers").post("/", {"inputs": question}), 413)
     assert "more than 32768 tokens" in refusal(served("embed").post("/embed", {"inputs": text}), 413)
@@ -154,6 +156,19 @@ def test_too_many_texts_and_tokens(client_of, fine_tuned):
     assert "at most 2" in refusal(client.post("/", {"inputs": ["a", "b", "c"]}), 413)
     assert "at most 20" in refusal(client.post("/", {"inputs": ["film " * 10, "film " * 10]}), 413)
     assert client.post("/", {"inputs": ["a", "b"]}).status_code == 200
+    similar = client_of(fine_tuned("similar"), max_request_tokens=20)
+    service = similar.app.state.server.service
+    assert "33 tokens; " in refusal(similar.post("/", {"inputs": "a" + "\tgood" * 10}), 413)
+    assert similar.post("/", {"inputs": "a\tb"}).status_code == 200
+    assert service.tokens == 6  # of all texts of an input
+
+
+def test_texts_in_lists_count_for_a_batch():
+    """As words of a text do not, since the text counts."""
+    from bertkit.features.serving.services import Job
+
+    assert Job(columns={"texts": [["a film", "a plot"], ["one", "two"]]}, finish=list).characters == 18
+    assert Job(columns={"text": ["a film"], "tokens": [["a", "film"]], "starts": [[0, 2]]}, finish=list).characters == 6
 
 
 def test_large_bodies_are_refused_before_they_are_read(client_of, fine_tuned):

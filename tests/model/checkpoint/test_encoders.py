@@ -88,7 +88,7 @@ OWN_CODE = "type {!r}, which transformers does not support; code .* is not execu
         *((config_class, [family], OWN_CODE.format(family)) for family in ("of-my-own", None)),
         (check_encoder, [RobertaConfig(is_decoder=True)], "type 'roberta' with is_decoder=True; expected an encoder"),
         (check_encoder, [BartConfig()], "type 'bart' with is_encoder_decoder=True"),
-        (check_encoder, [FunnelConfig()], "type 'funnel', whose config.json has no max_position_embeddings"),
+        (check_encoder, [FunnelConfig()], "type 'funnel' without max_position_embeddings"),
         (
             check_encoder,
             [RobertaConfig(num_hidden_layers=1_000_000)],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import RobertaConfig
 
 from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
 from bertkit.model.checkpoint.encoders import check_positions, head_class
@@ -267,6 +268,12 @@ def test_fields_are_changed_by_aliases_too(pretrained):
 def test_wrong_fields_of_bert_are_refused(checkpoint, changes, message):
     with pytest.raises(RecipeError, match=message):
         load_config(str(checkpoint), changes)
+
+
+def test_a_field_that_leaves_no_length_is_refused_as_a_field(tmp_path):
+    RobertaConfig(num_hidden_layers=1).save_pretrained(tmp_path)
+    with pytest.raises(RecipeError, match="model: the fields pad_token_id are not valid for"):
+        load_config(str(tmp_path), {"pad_token_id": None}, any_encoder=True)
 
 
 def test_names_of_other_labels_do_not_stay(encoder, tmp_path, caplog):
