@@ -99,6 +99,13 @@ def test_where_the_examples_of_a_class_went():
     assert not facts.learnt_little
 
 
+def test_a_class_that_is_predicted_for_a_class_unknown_to_training_alone_is_predicted():
+    true, own = np.array([0, 0, 1, -1]), np.array([0, 0, 0, 1])
+    facts = classes_in_words(own, true, np.eye(2)[own], ["a", "b"], np.array([9, 1]))
+    assert not any("never predicted" in sentence for sentence in facts.sentences)
+    assert (facts.lacks_classes, facts.lacks_rare) == (False, False)
+
+
 def test_numbers_are_compared_with_their_median():
     facts = numbers_in_words(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.5, 4.5]), np.array([2.0, 2.0, 9.0]))
     assert facts.sentences[0].startswith("The mean absolute error is 0.3333 (95 % interval ")
