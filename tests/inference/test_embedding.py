@@ -277,4 +277,7 @@ def test_vectors_are_pooled_as_the_checkpoint_records(checkpoint, tmp_path):
     pooling.write_text(json.dumps({"pooling_mode_lasttoken": True}))
     with pytest.raises(CheckpointError, match=r"lasttoken.*--pooling"):
         bertkit.load(folder).embed(texts)
+    pooling.write_text(json.dumps({"pooling_mode": ["mean", "lasttoken"]}))
+    with pytest.raises(CheckpointError, match=r"its pooling is mean, lasttoken; expected one"):
+        bertkit.load(folder).embed(texts)
     assert bertkit.load(folder).embed(texts, pooling="max").shape == (2, 32)
