@@ -66,9 +66,12 @@ def load(
     """
     if batch_size < 1:
         raise PlacementError(f"batch_size {batch_size}: expected at least 1")
+    data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items()}
     loaded = LoadedCheckpoint(at_revision(checkpoint, revision, trust_remote_code), device, batch_size, data, precision)
     if loaded.is_fine_tuned or data:
         loaded.predictor  # noqa: B018 - reports faults of the checkpoint now
+    else:
+        inference_dtype(precision, inference_device(device))  # reports an impossible one now
     return loaded
 
 

@@ -123,6 +123,6 @@ def test_a_fault_of_a_whole_table_is_not_looked_for_in_each_row(skipped):
         sizes.append(len(block.inputs))
         raise DataError("no column 'text'")
 
-    with pytest.raises(DataError, match="^no column 'text'$"):
+    with pytest.raises(DataError, match=r"^no column 'text'$"):
         readable(read, skipped)(Block(["a"] * 1000, 0, 1000))
     assert (sizes, skipped or []) == ([1000, 0], [])
