@@ -139,8 +139,8 @@ def evaluate(
     others = [key for key in _DRAWING if key in data and (data[key] or None) != (of_run.get(key) or None)]
     if of_run and split == "validation" and others and (task.data.folds or not task.data.has_validation_set):
         raise DataError(
-            f"data.{others[0]}: {data[others[0]]!r} holds out other rows than the run of {name} did, some of which it was "
-            "trained on; remove it, or give other rows, with --validation-file"
+            f"data.{others[0]}: {data[others[0]]!r} holds out other rows than {name} did, which was trained on some of "
+            "them; remove it, or give other rows, with --validation-file"
         )
     if split == "validation" and task.data.scores_all_rows:
         given = [*data, *(columns or ()), *([] if precision == "auto" else ["precision"])]
