@@ -311,7 +311,8 @@ def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None =
 
 
 def decision(value: Any) -> tuple[Hashable, ...]:
-    """Returns the values of a prediction or a reference without ids, probabilities and positions.
+    """Returns the values of a prediction or a reference without ids, probabilities and positions; objects within lists
+    stay whole, as JSON.
 
     >>> decision({"label": "good", "probability": 0.9, "probabilities": {"bad": 0.1, "good": 0.9}})
     ('good',)

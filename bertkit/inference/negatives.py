@@ -51,7 +51,7 @@ def mine_negatives(
     sentence-transformers' ``mine_hard_negatives``. All positives of a text are left out.
 
     Args:
-        pairs: table with a text and its positive: .csv, .tsv, .jsonl or .parquet; or a table itself, as for
+        pairs: table with a text and its positive: .csv, .tsv, .jsonl, .parquet or .xlsx; or a table itself, as for
             `bertkit.finetune`.
         out: a new file, .csv or .jsonl, with the columns of both texts and ``negative_1``, ``negative_2``, …
         model: checkpoint whose vectors are compared, of bertkit or sentence-transformers, a folder or a Hub id.
