@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -340,6 +342,15 @@ def test_results_show_themselves_in_notebooks(fine_tuned):
     loaded = load(fine_tuned("film"))
     assert "<tr><th>labels</th><td>bad, fair, good</td></tr>" in loaded._repr_html_()
     assert "labels='bad, fair, good'" in repr(loaded)
+
+
+def test_what_is_assumed_of_a_stock_checkpoint_is_said_once(fine_tuned, tmp_path, capfd):
+    folder = shutil.copytree(fine_tuned("film"), tmp_path / "stock")
+    config = json.loads((folder / "config.json").read_text())
+    del config["bertkit_task"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert "labels='bad, fair, good'" in repr(load(folder))
+    assert capfd.readouterr().err.count("records no task; assumed") == 1
 
 
 def test_notebooks_show_the_lines_of_the_caller_and_the_message():
