@@ -102,8 +102,8 @@ def mine_negatives(
     if not mined:
         remedies = [f"a smaller {flag}" for flag, can in (("--number", number > 1), ("--margin", margin > 0)) if can]
         raise DataError(
-            f"{table.source}: no pair has {counted(number, 'text')} that {inflected(number, 'is', 'are')} no positive of "
-            f"its first one and further from it than its positive, by a margin of {margin:g}; give "
+            f"{table.source}: no pair has {counted(number, 'text')} that {inflected(number, 'is', 'are')} no positive "
+            f"of its first one and further from it than its positive, by a margin of {margin:g}; give "
             f"{' or '.join([*remedies, 'another --model', 'more pairs'])}"
         )
     names = [*columns, *(f"negative_{place + 1}" for place in range(number))]
