@@ -27,6 +27,7 @@ from bertkit.model.checkpoint.encoders import check_positions, longest_input, mo
 from bertkit.model.checkpoint.faults import reading
 from bertkit.model.checkpoint.load import load_model, longest_of_tokenizer
 from bertkit.runtime.errors import CheckpointError, RecipeError
+from bertkit.runtime.options import several
 from bertkit.runtime.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.base import padded
 from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
@@ -305,8 +306,9 @@ def recorded_pooling(checkpoint: str) -> SentencePooling:
             "Normalize; use the checkpoint with sentence-transformers as it is, or give --pooling"
         )
     config = _read(checkpoint, f"{places['Pooling']}/config.json", dict) or {}
-    mode_name = config.get("pooling_mode")
-    poolings = [mode_name] if isinstance(mode_name, str) else [name for name, mode in MODES.items() if config.get(mode)]
+    poolings = [name for name, mode in MODES.items() if config.get(mode)]
+    if isinstance(mode := config.get("pooling_mode"), str | list):  # a list of those whose vectors are joined
+        poolings = list(map(str, several(mode)))
     others = [mode for mode in _OTHER_MODES if config.get(f"pooling_mode_{mode}")]
     if len(poolings) != 1 or poolings[0] not in MODES or others:
         raise CheckpointError(

@@ -13,13 +13,7 @@ import numpy as np
 
 from bertkit.inference.facts import percent, right_of_all
 from bertkit.inference.networks import is_ensemble
-from bertkit.inference.outcome import (
-    OUT_OF_FOLD,
-    OUT_OF_FOLD_FILE,
-    Outcome,
-    further_metrics,
-    task_inference,
-)
+from bertkit.inference.outcome import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, further_metrics, task_inference
 from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
 from bertkit.metrics import names as own_metrics
 from bertkit.model.checkpoint.load import load_tokenizer
@@ -43,6 +37,7 @@ if TYPE_CHECKING:
     from bertkit.metrics.adapter import FurtherMetrics
 
 _STEP = re.compile(r"checkpoint-\d+")
+_DRAWING = ("folds", "fold", "group_column", "split_seed", "validation_fraction")  # say which rows are held out
 _ROWS_AT_ONCE = 4096  # of a split; the lists of numbers that `Task.encode` returns take about 40 bytes a token
 
 
@@ -118,8 +113,8 @@ def evaluate(
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
             not given. A file can be a table itself, as for `bertkit.finetune`. Without a file, a folder or a Hub data
             set, a run directory is scored on the data of its run. If it held rows out of data that have changed since,
-            that is refused; if it scored its rows by folds, the scores are those, and options that would change them
-            are refused.
+            or others would be held out, that is refused; if it scored its rows by folds, the scores are those, and
+            options that would change them are refused.
 
     Raises:
         BertkitError: the checkpoint or the data are not usable.
@@ -141,6 +136,12 @@ def evaluate(
     if columns:
         columns = {key: several(value) if key.endswith("_columns") else value for key, value in columns.items()}
         task = task_inference(task).with_columns(columns)
+    others = [key for key in _DRAWING if key in data and (data[key] or None) != (of_run.get(key) or None)]
+    if of_run and split == "validation" and others and (task.data.folds or not task.data.has_validation_set):
+        raise DataError(
+            f"data.{others[0]}: {data[others[0]]!r} holds out other rows than {name} did, which was trained on some of "
+            "them; remove it, or give other rows, with --validation-file"
+        )
     if split == "validation" and task.data.scores_all_rows:
         given = [*data, *(columns or ()), *([] if precision == "auto" else ["precision"])]
         if given or not (Path(name) / "recipe.yaml").is_file():
@@ -250,13 +251,15 @@ def data_of_run(checkpoint: str, overrides: Mapping[str, Any]) -> dict[str, Any]
 def outcome_of(place: str | Path, name: str = "validation", *, with_training: bool = False) -> Outcome:
     """Runs the model of a run directory on the validation set of the run, in `EVALUATION_PRECISION`.
 
+    Of a run that scored all rows by folds it reads what the models of its folds predicted.
+
     Args:
         place: the run directory.
         name: another split of the data of the run, such as ``test``.
         with_training: read the training examples too.
 
     Raises:
-        CheckpointError: the folder is no run directory.
+        CheckpointError: the folder is no run directory, or its recipe names no folders, as that of a run from the Hub.
         DataError: the data of the run cannot be read, or have changed since the run.
     """
     path = Path(place)

@@ -260,7 +260,8 @@ def classes_in_words(
     """
     confusion = np.zeros((len(names), len(names)), dtype=np.int64)
     np.add.at(confusion, (true[true >= 0], predicted[true >= 0]), 1)
-    counts, where = (confusion.sum(axis=1), "here") if training is None else (training, "in training")
+    actual, found = confusion.sum(axis=1), np.bincount(predicted, minlength=len(names))
+    counts, where = (actual, "here") if training is None else (training, "in training")
     usual = int(np.argmax(counts))
     the_most = f"the most frequent {what[0]}"
     if np.count_nonzero(counts == counts[usual]) > 1:
@@ -268,11 +269,11 @@ def classes_in_words(
     guess = f"always guessing {shown(names[usual])}, {the_most} {where},"
     guessed = guess, float(np.mean(true == usual))
     sentences, is_wide_here = right_of_all(predicted == true, unit, guessed, terms=terms, texts=texts)
-    never = never_predicted(names, confusion.sum(1), confusion.sum(0), what=what, unit=unit, confusion=confusion)
+    never = never_predicted(names, actual, found, what=what, unit=unit, confusion=confusion)
     chance = near_chance(probabilities)
     unsure = [] if chance else too_unsure(probabilities, predicted == true)
-    few = few_of_each(confusion.sum(1), what, unit)
-    lacks_rare = are_rare(counts, (confusion.sum(1) > 0) & (confusion.sum(0) == 0))
+    few = few_of_each(actual, what, unit)
+    lacks_rare = are_rare(counts, (actual > 0) & (found == 0))
     return Facts(
         (*sentences, *few, *never, *chance, *unsure),
         learnt_little=bool(chance),
@@ -310,7 +311,8 @@ def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None =
 
 
 def decision(value: Any) -> tuple[Hashable, ...]:
-    """Returns the values of a prediction or a reference without ids, probabilities and positions.
+    """Returns the values of a prediction or a reference without ids, probabilities and positions; objects within lists
+    stay whole, as JSON.
 
     >>> decision({"label": "good", "probability": 0.9, "probabilities": {"bad": 0.1, "good": 0.9}})
     ('good',)

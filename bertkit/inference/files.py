@@ -77,10 +77,11 @@ def predict_stream(
     """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
     Predictions are yielded block by block in the order of the inputs; memory does not grow with their number. Files of
-    words in columns, SQuAD's JSON, and tables in which a row depends on its neighbours, are read whole.
+    words, in columns or one per row, JSON of SQuAD and Label Studio, and tables in which a row depends on its
+    neighbours, are read whole.
 
     Args:
-        checkpoint: a run directory or a Hub id.
+        checkpoint: a run directory, a folder or a Hub id.
         texts: the texts themselves, or a table of pandas, polars, Arrow or ``datasets``, or rows as dictionaries; or
             ``None``.
         input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.xlsx``) with the columns that the

@@ -311,7 +311,7 @@ def readable(read: Callable[[Block], Columns], skipped: list[str] | None) -> Cal
     """Returns a function that reads the inputs of a block.
 
     Args:
-        read: reads a block, or raises DataError.
+        read: reads a block, or raises DataError; of no inputs only if all of them have its fault.
         skipped: the inputs that cannot be read are left out, and the reasons are added to it; None for an error, which
             names ``--on-error skip`` where that leaves some of them out.
     """
@@ -320,6 +320,7 @@ def readable(read: Callable[[Block], Columns], skipped: list[str] | None) -> Cal
         try:
             return read(block)
         except DataError as error:
+            read(block.part([]))  # raises what is the fault of no single input, such as a column that is missing
             faults: list[str] = []
             rows = _find_readable(read, block, faults)
             if skipped is None:

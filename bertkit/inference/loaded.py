@@ -24,7 +24,7 @@ from bertkit.runtime.errors import PlacementError
 from bertkit.runtime.options import several
 from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.placement.inference import Precision, inference_device, inference_dtype
-from bertkit.runtime.progress import without_library_bars
+from bertkit.runtime.progress import quietly, without_library_bars
 from bertkit.tasks.checkpoints import has_task
 
 if TYPE_CHECKING:
@@ -66,14 +66,20 @@ def load(
     """
     if batch_size < 1:
         raise PlacementError(f"batch_size {batch_size}: expected at least 1")
+    data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items()}
     loaded = LoadedCheckpoint(at_revision(checkpoint, revision, trust_remote_code), device, batch_size, data, precision)
     if loaded.is_fine_tuned or data:
         loaded.predictor  # noqa: B018 - reports faults of the checkpoint now
+    else:
+        inference_dtype(precision, inference_device(device))  # reports an impossible one now
     return loaded
 
 
 class LoadedCheckpoint(Summarized):
-    """A checkpoint for inference, built by `load`; the weights of each head are loaded when first needed."""
+    """A checkpoint for inference, built by `load`; the weights of each head are loaded when first needed.
+
+    Those that predict are loaded by `load`, if it was fine-tuned.
+    """
 
     def __init__(
         self,
@@ -94,7 +100,8 @@ class LoadedCheckpoint(Summarized):
         """Returns what is printed, and shown in notebooks; loads no weights."""
         facts: dict[str, object] = {"family": self._config.model_type, "head": self.architecture or "none"}
         if self.is_fine_tuned:
-            task, _ = load_task(self.name, self._data)
+            with quietly():  # what is assumed of a stock checkpoint was said when it was loaded
+                task, _ = load_task(self.name, self._data)
             facts |= {"task": task.name, "labels": ", ".join(getattr(task.settings, "label_names", ()))}
         sizes = {name: getattr(self._config, name, None) for name in ("num_hidden_layers", "hidden_size", "vocab_size")}
         known = [(name, value) for name, value in {**facts, **sizes}.items() if value not in (None, "")]

@@ -51,7 +51,7 @@ def mine_negatives(
     sentence-transformers' ``mine_hard_negatives``. All positives of a text are left out.
 
     Args:
-        pairs: table with a text and its positive: .csv, .tsv, .jsonl or .parquet; or a table itself, as for
+        pairs: table with a text and its positive: .csv, .tsv, .jsonl, .parquet or .xlsx; or a table itself, as for
             `bertkit.finetune`.
         out: a new file, .csv or .jsonl, with the columns of both texts and ``negative_1``, ``negative_2``, …
         model: checkpoint whose vectors are compared, of bertkit or sentence-transformers, a folder or a Hub id.
@@ -102,9 +102,9 @@ def mine_negatives(
     if not mined:
         remedies = [f"a smaller {flag}" for flag, can in (("--number", number > 1), ("--margin", margin > 0)) if can]
         raise DataError(
-            f"{table.source}: no pair has {counted(number, 'text')} that {inflected(number, 'is', 'are')} further from "
-            f"its first one than its positive, by a margin of {margin:g}; give "
-            f"{' or '.join([*remedies, 'another --model'])}"
+            f"{table.source}: no pair has {counted(number, 'text')} that {inflected(number, 'is', 'are')} no positive "
+            f"of its first one and further from it than its positive, by a margin of {margin:g}; give "
+            f"{' or '.join([*remedies, 'another --model', 'more pairs'])}"
         )
     names = [*columns, *(f"negative_{place + 1}" for place in range(number))]
     if target.suffix == ".jsonl":

@@ -182,20 +182,22 @@ def _read_spans(row: Mapping[str, Any]) -> tuple[str, list[Span]]:
 
 
 def annotation(form: str, text: str, entities: Sequence[Span], unit: OffsetUnit) -> dict[str, Any]:
-    """Returns a text with its entities in a form of annotation tools.
+    """Returns a text with its entities in a form of annotation tools, without invisible characters at their ends.
 
     Args:
         form: ``doccano`` or ``spans``.
         text: the text.
-        entities: entities in characters.
+        entities: entities in characters; those of invisible characters alone are left out.
         unit: unit of the offsets to return.
 
-    >>> annotation("doccano", "Ann left", [Span(0, 3, "PER")], "character")
-    {'text': 'Ann left', 'label': [[0, 3, 'PER']]}
+    >>> annotation("doccano", "Ann left \\u200b", [Span(0, 4, "PER"), Span(9, 10, "PER")], "character")
+    {'text': 'Ann left \\u200b', 'label': [[0, 3, 'PER']]}
     """
     spans = []
     for entity in entities:
         start, end = trimmed(text, entity.start, entity.end)
+        if start == end:  # of invisible characters alone, such as a word that is a zero-width space
+            continue
         if unit == "utf16":
             start, end = to_utf16(text, start), to_utf16(text, end)
         spans.append((start, end, entity.type))

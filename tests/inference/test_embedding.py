@@ -17,7 +17,7 @@ import bertkit
 from bertkit.inference import embedding, vector_files
 from bertkit.model.checkpoint.encoders import head_class
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
-from bertkit.runtime.errors import CheckpointError, DataError, OutputError, RecipeError
+from bertkit.runtime.errors import CheckpointError, DataError, OutputError, PlacementError, RecipeError
 
 pytestmark = pytest.mark.numeric
 
@@ -164,6 +164,18 @@ def test_impossible_wishes_are_refused(bert, options, message):
         bert.embed("a film", **options)
 
 
+@pytest.mark.parametrize("options", [{"device": "gpu"}, {"precision": "half"}, {"device": "cpu", "precision": "fp16"}])
+def test_an_impossible_device_or_precision_is_refused_before_the_first_use(checkpoint, options):
+    with pytest.raises(PlacementError):
+        bertkit.load(checkpoint, **options)
+
+
+def test_values_of_data_may_be_paths(fine_tuned, tmp_path):
+    assert bertkit.load(fine_tuned("film"), train_file=tmp_path / "x.csv").task.data.train_file == str(
+        tmp_path / "x.csv"
+    )
+
+
 def test_what_was_not_fine_tuned_has_no_task(bert):
     assert not hasattr(bert, "task")
 
@@ -276,5 +288,8 @@ def test_vectors_are_pooled_as_the_checkpoint_records(checkpoint, tmp_path):
     assert not np.allclose(loaded.embed(texts), loaded.embed(texts, pooling="mean"))
     pooling.write_text(json.dumps({"pooling_mode_lasttoken": True}))
     with pytest.raises(CheckpointError, match=r"lasttoken.*--pooling"):
+        bertkit.load(folder).embed(texts)
+    pooling.write_text(json.dumps({"pooling_mode": ["mean", "lasttoken"]}))
+    with pytest.raises(CheckpointError, match=r"its pooling is mean, lasttoken; expected one"):
         bertkit.load(folder).embed(texts)
     assert bertkit.load(folder).embed(texts, pooling="max").shape == (2, 32)

@@ -89,6 +89,15 @@ def test_rows_held_out_of_changed_data_are_not_scored(finished):
         evaluate(finished)
 
 
+@pytest.mark.parametrize(
+    "data", [{"split_seed": 7}, {"validation_fraction": 0.5}, {"folds": 3, "fold": 1}, {"folds": 3}]
+)
+def test_other_held_out_rows_are_not_scored(finished, data):
+    assert evaluate(finished, folds=0).examples == 6
+    with pytest.raises(DataError, match=f"^data.{next(iter(data))}: .* holds out other rows than"):
+        evaluate(finished, **data)
+
+
 def test_scoring_a_run_changes_no_task(finished, monkeypatch):
     loaded = []
     load_task = evaluation.load_task

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.data.tables import read_table
-from bertkit.inference.inputs import Block, process_blocks, read_inputs
+from bertkit.inference.inputs import Block, process_blocks, read_inputs, readable
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.reading.text import read_text
 
@@ -113,3 +113,16 @@ def test_the_bar_counts_inputs_whatever_the_work_counts(monkeypatch):
 
     list(process_blocks([Block(["a", "b"], 0, 6), Block(["c", "d", "e", "f"], 2, 6)], "x", work))
     assert told == [(1, 6), (2, 6), (4, 6), (6, 6)]
+
+
+@pytest.mark.parametrize("skipped", [None, []])
+def test_a_fault_of_a_whole_table_is_not_looked_for_in_each_row(skipped):
+    sizes = []
+
+    def read(block):
+        sizes.append(len(block.inputs))
+        raise DataError("no column 'text'")
+
+    with pytest.raises(DataError, match=r"^no column 'text'$"):
+        readable(read, skipped)(Block(["a"] * 1000, 0, 1000))
+    assert (sizes, skipped or []) == ([1000, 0], [])

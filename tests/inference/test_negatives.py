@@ -73,6 +73,13 @@ def test_impossible_arguments(pairs, tmp_path, checkpoint, options, error, messa
     assert not (tmp_path / "out.csv").exists()
 
 
+def test_texts_that_are_all_positives_need_more_pairs(pairs, tmp_path, checkpoint):
+    rows = [f"a {first} film,the {second} story\n" for first in WORDS for second in WORDS[:2]]
+    pairs.write_text("query,passage\n" + "".join(rows))
+    with pytest.raises(DataError, match=r"no pair has 1 text that is no positive of its first one .* or more pairs$"):
+        bertkit.mine_negatives(pairs, tmp_path / "out.csv", model=str(checkpoint), number=1, margin=0)
+
+
 def test_an_existing_file_and_another_format_are_refused(pairs, tmp_path, checkpoint):
     with pytest.raises(RecipeError, match="expected a file with the ending"):
         bertkit.mine_negatives(pairs, tmp_path / "out.txt", model=str(checkpoint))

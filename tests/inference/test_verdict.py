@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +99,13 @@ def test_where_the_examples_of_a_class_went():
     )
     assert facts.lacks_classes
     assert not facts.learnt_little
+
+
+def test_a_class_that_is_predicted_for_a_class_unknown_to_training_alone_is_predicted():
+    true, own = np.array([0, 0, 1, -1]), np.array([0, 0, 0, 1])
+    facts = classes_in_words(own, true, np.eye(2)[own], ["a", "b"], np.array([9, 1]))
+    assert not any("never predicted" in sentence for sentence in facts.sentences)
+    assert (facts.lacks_classes, facts.lacks_rare) == (False, False)
 
 
 def test_numbers_are_compared_with_their_median():
@@ -333,6 +342,15 @@ def test_results_show_themselves_in_notebooks(fine_tuned):
     loaded = load(fine_tuned("film"))
     assert "<tr><th>labels</th><td>bad, fair, good</td></tr>" in loaded._repr_html_()
     assert "labels='bad, fair, good'" in repr(loaded)
+
+
+def test_what_is_assumed_of_a_stock_checkpoint_is_said_once(fine_tuned, tmp_path, capfd):
+    folder = shutil.copytree(fine_tuned("film"), tmp_path / "stock")
+    config = json.loads((folder / "config.json").read_text())
+    del config["bertkit_task"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert "labels='bad, fair, good'" in repr(load(folder))
+    assert capfd.readouterr().err.count("records no task; assumed") == 1
 
 
 def test_notebooks_show_the_lines_of_the_caller_and_the_message():

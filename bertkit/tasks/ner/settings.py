@@ -91,7 +91,8 @@ class DataSettings(TableData, WindowedData):
         rare=True,
     )
     offset_unit: OffsetUnit = option(
-        "What the offsets of spans count, in data and in predictions: characters (code points), or UTF-16 code units.",
+        "What the offsets of spans count, in data and with `predict --as`: characters (code points), or UTF-16 code "
+        "units.",
         default="character",
         rare=True,
     )
