@@ -148,7 +148,8 @@ def _check_arguments() -> None:
             ) from error
     for word, following in zip_longest(words, words[1:]):
         name, has_value, value = word.partition("=")
-        if name.startswith("--") and name.endswith(_PATHS) and (value if has_value else following) == "":
+        takes_path = name.startswith("--") and name.endswith(_PATHS) and name != "--per-file"  # a flag
+        if takes_path and (value if has_value else following) == "":
             raise RecipeError(f"{name}: is empty, as an unset variable of a shell is; name a file or a folder")
 
 

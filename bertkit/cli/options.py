@@ -42,7 +42,10 @@ def complete_placements(incomplete: str) -> list[str]:
 
 
 def complete_keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Completes a recipe key of the task of the command, with an equals sign and its description."""
+    """Completes a recipe key, with an equals sign and its description.
+
+    The keys are those of the task that the command is named after, or of all tasks, as for ``distill``.
+    """
     name = ctx.info_name or ""
     kind = _KINDS.get(name, name)
     descriptions: dict[str, str] = {}

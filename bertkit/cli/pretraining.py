@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -110,7 +111,8 @@ def build(
         **settings.block("data"),
     )
     if store is None:
-        print_result({"part": part}, [f"part {part} is finished; after all: bertkit corpus join {output_dir}"], json)
+        join_all = f"bertkit corpus join {shlex.quote(str(output_dir))}"
+        print_result({"part": part}, [f"part {part} is finished; after all: {join_all}"], json)
     else:
         _print_counts(store, output_dir, json)
 
@@ -141,7 +143,7 @@ def _print_counts(store: TokenStore, place: str | Path, json: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Run(training.Run):
-    """Arguments of pre-training: as for fine-tuning, but the recipe and the checkpoint are optional."""
+    """Arguments of pre-training: as for fine-tuning, but without a checkpoint the weights are new."""
 
     recipe: Annotated[
         str | None,

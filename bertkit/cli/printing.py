@@ -29,7 +29,7 @@ _BROKEN_PIPE = 141  # 128 + SIGPIPE (13): the exit code that a shell shows for g
 
 
 def print_text(text: object, end: str = "\n") -> None:
-    """Prints text or JSON, and a line ending."""
+    """Prints text or JSON, and ``end``."""
     print(printable(str(text)), end=end)
 
 
@@ -39,7 +39,7 @@ def print_wrapped(text: object) -> None:
 
 
 def print_result(result: Any, lines: Iterable[object], as_json: bool, format: str = "text") -> None:
-    """Prints a result: a dataclass, or plain data, as one JSON object; or else its lines.
+    """Prints a result: a dataclass, or plain data, as one line of JSON; or else its lines.
 
     ``format`` is that of the lines; only those of ``text`` are broken between words in a terminal.
     """

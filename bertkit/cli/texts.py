@@ -31,7 +31,7 @@ class Texts:
         checkpoint: the checkpoint.
         input: ``--input``, which may be a folder or a URL; None without it.
         how: arguments of the computation that do not depend on the input.
-        others: options that say what to read and to write, by their flags.
+        others: options that say what to read and to write, and whose code to run, by their flags.
         on_error: ``stop``, ``skip`` or None.
         json: print the result as JSON.
     """
@@ -43,18 +43,6 @@ class Texts:
     others: Mapping[str, Any]
     on_error: str | None
     json: bool
-
-
-def refuse(given: Mapping[str, Any], why: str) -> None:
-    """Checks that no option was given: each is None, False or an empty list; RecipeError if one was given.
-
-    Args:
-        given: name of the option → its value.
-        why: end of the message.
-    """
-    for name, value in given.items():
-        if value is not None and value is not False and value != []:  # 0 was given
-            raise RecipeError(f"{name}: {why}")
 
 
 def predict(

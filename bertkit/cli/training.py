@@ -148,9 +148,11 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
         placement: name or file of a recipe that has only a ``placement`` block.
 
     Raises:
-        RecipeError: a string does not have the form ``key=value``, or a key is given twice with different values.
+        RecipeError: a string does not have the form ``key=value``, or a key is given twice with different values; or
+            the placement does not exist or is invalid.
     """
-    placed = {f"placement.{key}": value for key, value in load_placement(placement).items()} if placement else {}
+    of_placement = {} if placement is None else load_placement(placement)
+    placed = {f"placement.{key}": value for key, value in of_placement.items()}
     merged = dict(settings)
     for option in set_ or []:
         key, equals, text = option.partition("=")

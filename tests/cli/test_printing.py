@@ -64,3 +64,11 @@ def test_next_commands_can_be_copied(capsys):
     )
     print_next((), Path("my grid"))
     assert not capsys.readouterr().out
+
+
+def test_the_command_that_joins_parts_can_be_copied(bertkit, checkpoint, tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("a good film.\n")
+    given = ["--corpus", tmp_path, "--tokenizer", checkpoint, "--output-dir", tmp_path / "my store"]
+    outcome = bertkit("corpus", "build", *given, "--part", "1/2")
+    assert outcome.out == f"part 1/2 is finished; after all: bertkit corpus join '{tmp_path / 'my store'}'\n"

@@ -39,6 +39,7 @@ WRONG_FINE_TUNING = {
     "--task sst2 --model {bert} --set model.num_attention_heads=3": ["model:", "num_attention_heads"],
     "--task sst2 --model {bert} --resume": ["contains no run"],
     "--task sst2 --model {bert} --data-dir=": ["--data-dir: is empty, as an unset variable"],
+    "--task sst2 --model {bert} --placement=": ["--placement '': expected auto, cpu, "],
     "--task sst2 --model {bert} --data-dir {other}": ["SST-2/train.tsv, line 3: label '2' is not one of '0', '1'"],
 }
 

@@ -24,6 +24,7 @@ from bertkit.runtime.errors import (
     CheckpointError,
     DataError,
     HubError,
+    OtherProcessError,
     OutputError,
     PlacementError,
     RecipeError,
@@ -33,6 +34,7 @@ from bertkit.runtime.errors import (
     without_place,
 )
 from bertkit.runtime.files import is_temporary, readable_size
+from bertkit.runtime.placement.processes import is_main_process
 from bertkit.runtime.placement.resolve import ProcessesNeeded
 from bertkit.runtime.progress import say, without_repetitions
 from bertkit.tasks.arguments import with_settings
@@ -47,6 +49,7 @@ from bertkit.training.runs.finetune import prepare_finetuning
 from bertkit.training.runs.pretrain import prepare_pretraining
 from bertkit.training.runs.resolve import finetuning_recipe
 
+PROCESSES = "processes"
 # Code and place of the errors with which a run would end before its first step.
 ERRORS: dict[type[BertkitError], tuple[str, str]] = {
     RecipeError: ("recipe", "recipe"),
@@ -56,8 +59,8 @@ ERRORS: dict[type[BertkitError], tuple[str, str]] = {
     OutputError: ("output-dir", "--output-dir"),
     HubError: ("hub", "--push-to-hub"),
     TrainingError: ("training", "train"),
+    OtherProcessError: (PROCESSES, "placement"),
 }
-PROCESSES = "processes"
 
 
 def check(
@@ -77,10 +80,11 @@ def check(
 ) -> Report:
     """Checks a run of `bertkit.finetune` or `bertkit.pretrain` before it starts.
 
-    The run is prepared by its own code: data are read and encoded, the model is loaded, and the longest batches are
-    passed through it once. No weight is trained for later use, and nothing is written but temporary files, which are
-    removed. (Hub data sets and checkpoints are downloaded to the cache of the Hub, as by a run.) Of a corpus of more
-    than 8 MiB a sample is read: see `bertkit.features.checks.corpus_rules`.
+    The run is prepared by its own code: data are read and encoded, the model is loaded, and some batches are trained on
+    and evaluated, the longest among them. No weight is trained for later use, and without ``fix`` nothing is written
+    but temporary files, which are removed. (Hub data sets and checkpoints are downloaded to the cache of the Hub, as by
+    a run.) Of a corpus of more than 8 MiB a sample is read, unless the run is resumed, streams it or has
+    ``max_train_samples``: see `bertkit.features.checks.sampling`.
 
     Args:
         recipe: as for `finetune` and `pretrain`; ``None`` is the default of `pretrain`.
@@ -129,7 +133,7 @@ def check(
     if labels and not has_labels:
         raise RecipeError("--check-labels: a pre-training has no labels; remove it")
     with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch, without_repetitions():
-        if fix is not None:
+        if fix is not None and is_main_process():
             write_fixed(resolved, Path(fix), labels)
         findings: list[Finding] = []
         subject = _prepare(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
@@ -151,11 +155,6 @@ def check(
             numbers = plan(subject)
     report = Report(in_order(findings), numbers)
     return report.strict() if strict else report
-
-
-def codes() -> list[str]:
-    """Returns the codes of all findings: those of the rules, and those of errors of a run."""
-    return sorted({*(rule.code for rule in rules()), *(code for code, _ in ERRORS.values()), PROCESSES})
 
 
 def finding_of(refused: BertkitError) -> Finding:
@@ -320,7 +319,7 @@ def _add_faults_of_rows(
 
 
 def _measure(subject: Subject) -> Iterator[Finding]:
-    """Measures the longest batches, unless they do not fit in memory; an error of the run is a finding."""
+    """Measures some batches, unless the longest does not fit in memory; an error of the run is a finding."""
     need = memory(subject)
     if need.needed > need.available:
         return

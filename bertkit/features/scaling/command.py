@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +13,7 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.groups import OptionsOfFeature
 from bertkit.cli.printing import print_result
-from bertkit.cli.texts import Texts, refuse
+from bertkit.cli.texts import Texts
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import counted
 
@@ -98,7 +99,7 @@ class Folder(OptionsOfFeature):
         """
         if self.output_dir is None:
             given = {f"--{name.replace('_', '-')}": value for name, value in vars(self).items()}
-            refuse(given, "is for --output-dir DIR; give it, or remove this")
+            _refuse(given, "is for --output-dir DIR; give it, or remove this")
             if command.input and Path(command.input).is_dir() and not command.others["--per-file"]:
                 raise RecipeError(
                     f"--input {command.input}: is a folder; give --per-file if each of its files is one text, or "
@@ -107,7 +108,7 @@ class Folder(OptionsOfFeature):
             if command.name == "embed" and command.others["--output"] is None:
                 raise RecipeError("give --output FILE, or --output-dir DIR for a folder of files")
             return False
-        refuse(command.others, "is not for --output-dir; remove it")
+        _refuse(command.others, "is not for --output-dir; remove it")
         function = bertkit.predict_folder if command.name == "predict" else bertkit.embed_folder
         result = function(command.checkpoint, **command.how, **self.arguments_for(command))
         rejected = f", {result.rejected} rejected" if result.rejected else ""
@@ -136,3 +137,15 @@ class Folder(OptionsOfFeature):
         given["number"] = given.pop("num_processes", given.pop("workers", None))
         who = {name: given.pop(name) for name in list(given) if name in Workers.__dataclass_fields__}
         return {"input": command.input, "workers": Workers(**who), **given}
+
+
+def _refuse(given: Mapping[str, Any], why: str) -> None:
+    """Checks that no option was given: each is None, False or an empty list; RecipeError if one was given.
+
+    Args:
+        given: name of the option → its value.
+        why: end of the message.
+    """
+    for name, value in given.items():
+        if value is not None and value is not False and value != []:  # 0 was given
+            raise RecipeError(f"{name}: {why}")

@@ -34,6 +34,14 @@ def pseudo_words(number: int, seed: int) -> list[str]:
 WORDS = pseudo_words(300, 0)
 
 
+def all_codes() -> set[str]:
+    """Returns the codes of all findings: those of the rules, and those of errors of a run."""
+    from bertkit.features.checks.check import ERRORS
+    from bertkit.features.checks.findings import rules
+
+    return {*(rule.code for rule in rules()), *(code for code, _ in ERRORS.values())}
+
+
 def sentence(rng: random.Random, length: int = 12) -> str:
     return " ".join(rng.choices(WORDS, k=length))
 

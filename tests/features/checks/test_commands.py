@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 import bertkit as package
-from bertkit.features.checks.check import codes
 from bertkit.features.checks.command import describe_plan
 from bertkit.features.checks.findings import Finding, Report
 from bertkit.features.checks.plan import _find_available_memory
 from bertkit.runtime.errors import OutputError, RecipeError
 from bertkit.training import progress
 
-from .conftest import WORDS, write_json_lines
+from .conftest import WORDS, all_codes, write_json_lines
 
 DOCS = Path(package.__file__).parents[1] / "docs" / "guides" / "checks.md"
 
@@ -298,7 +297,7 @@ def test_equal_faults_of_rows_are_one_finding(table, no_trial):
 
 def test_docs_list_every_code():
     documented = set(re.findall(r"^\| `([a-z][a-z-]*)` \|", DOCS.read_text(), re.M))
-    assert documented == set(codes())
+    assert documented == all_codes()
 
 
 def test_a_report_shows_itself_in_notebooks():

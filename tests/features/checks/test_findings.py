@@ -7,9 +7,17 @@ from pathlib import Path
 import pytest
 
 from bertkit import check
+from bertkit.features.checks.check import finding_of
+from bertkit.runtime.errors import BertkitError
 
 from .conftest import Case, write_csv, write_json_lines
 from .plants import bad_label, misspelt, repeat, with_a_head, with_other_outputs
+
+
+@pytest.mark.parametrize("kind", BertkitError.__subclasses__())
+def test_every_error_of_a_run_is_a_finding(kind):
+    """Also that of another process of a check with a launcher."""
+    assert finding_of(kind("why")).message == "why"
 
 
 def test_classes_that_are_all_small_are_no_warning(table, no_trial):

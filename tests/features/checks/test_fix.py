@@ -58,6 +58,16 @@ def test_rows_of_pairs_and_of_several_labels_are_cleaned():
     assert doubts == [(16, "plot", "cast,plot"), (17, "", "cast,plot")]
 
 
+def test_of_several_processes_one_writes(table, tmp_path, no_trial, monkeypatch):
+    table.write()
+    path, out = tmp_path / "train.csv", tmp_path / "out.csv"
+    check(table, path, fix=out)
+    monkeypatch.setattr("bertkit.features.checks.check.is_main_process", lambda: False)
+    check(table, path, fix=out)  # which is there by then
+    assert check(table, path, fix=tmp_path / "other.csv").errors == 0
+    assert not (tmp_path / "other.csv").exists()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

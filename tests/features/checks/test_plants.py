@@ -7,9 +7,7 @@ import sys
 import pytest
 from transformers import AutoTokenizer
 
-from bertkit.features.checks.check import codes
-
-from .conftest import sentence
+from .conftest import all_codes, sentence
 from .plants import PLANTS, RNG
 
 # Name of a plant → the place and the message of its finding, with a verb in the singular.
@@ -115,4 +113,4 @@ def test_a_full_cache(corpus, no_trial, monkeypatch):
 def test_every_code_has_a_plant():
     planted = set.union(*(expected for _, _, expected in PLANTS.values()))
     elsewhere = {"attention-mask", "checkpoint-family", "disk", "memory", "store", "extra", "hub"}
-    assert planted | elsewhere | {"label-noise", "sample"} == set(codes())
+    assert planted | elsewhere | {"label-noise", "sample"} == all_codes()

@@ -41,6 +41,7 @@ def test_embed_writes_a_folder(bertkit, checkpoint, texts, tmp_path):
         (["embed", "--output", "a.npz", "--workers", "2", "a text"], "--workers: is for --output-dir"),
         (["predict", "--part", "", "a text"], "--part: is for --output-dir"),
         (["predict", "--input", "."], "is a folder; give --per-file"),
+        (["predict", "--per-file", ""], "--per-file: is for files; give them with --input"),
     ],
 )
 def test_options_that_do_not_go_together(bertkit, fine_tuned, arguments, message):
