@@ -75,6 +75,7 @@ def test_whole_numbers_may_have_exponents(key):
         (str | None, "", None),
         (str, "", ""),
         (str, "'no'", "no"),
+        (str, "\u00a0", "\u00a0"),
         (str, r'"\t"', "\t"),
         (str, "|\n  a\n  b", "a\nb"),
         (str | bool, "true", True),
