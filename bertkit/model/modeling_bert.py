@@ -468,7 +468,8 @@ class BertLMPredictionHead(nn.Module):
         super().__init__()
         self.transform = BertPredictionHeadTransform(config)
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
-        # Released checkpoints name the decoder's bias twice; `_tied_weights_keys` makes the two one tensor.
+        # Released checkpoints name the decoder's bias twice; `_tied_weights_keys` makes the two one tensor. Without
+        # `tie_word_embeddings` this one has no effect, as in transformers.
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden_states: Tensor) -> Tensor:
