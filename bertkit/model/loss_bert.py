@@ -37,7 +37,7 @@ def at_least_float32(logits: Tensor) -> Tensor:
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
-    """``F.cross_entropy(..., reduction="sum")`` in float32, without float32 copies of all logits.
+    """``F.cross_entropy(..., reduction="sum")``, at least in float32, without float32 copies of all logits.
 
     Over a vocabulary, torch's function materialises a copy, its log-softmax and three gradients, each of M × C numbers.
     Here only the gradient is materialised, in the dtype of the logits; the rest is computed in blocks of rows.
@@ -123,8 +123,8 @@ def problem_type(config: BertConfig, labels: Tensor) -> str:
 
     Args:
         config: Read for ``problem_type`` and ``num_labels``.
-        labels: (B) or (B, 1) integers: one class each; (B, C) floats: several labels each; floats with
-            ``num_labels=1``: regression.
+        labels: (B) or (B, 1) integers, or one without dimensions: one class each; (B, C) floats: several labels each;
+            floats with ``num_labels=1``: regression.
 
     Returns:
         "single_label_classification", "multi_label_classification" or "regression".
@@ -150,7 +150,7 @@ def problem_type(config: BertConfig, labels: Tensor) -> str:
             f"{given}: for two classes set num_labels=2; for numbers to predict set "
             'config.problem_type="regression" or give float labels'
         )
-    if labels.numel() != labels.shape[0]:
+    if labels.dim() > 1 and labels.numel() != labels.shape[0]:
         raise ValueError(f"{given}: for several labels per item give floats, or set config.problem_type")
     return "single_label_classification"
 

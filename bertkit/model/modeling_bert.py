@@ -13,7 +13,8 @@ Dimensions:
     C  choices, or labels
     M  labelled tokens in the batch, when they are picked by their labels
 
-In every label tensor -100 means "no label here": such an item adds nothing to the loss and is not counted.
+In label tensors of integers -100 means "no label here", in those of floats NaN does: such an item adds nothing to the
+loss and is not counted.
 """
 
 from collections.abc import Callable
@@ -56,7 +57,7 @@ from .reading_bert import (
 
 
 class EncoderOptions(TypedDict, total=False):
-    """Arguments of `BertModel.forward` that the heads pass on by keyword; other keywords raise ``TypeError``."""
+    """Arguments that the heads pass on to `BertModel.forward`, which raises ``TypeError`` for unknown ones."""
 
     position_ids: Tensor | None
     inputs_embeds: Tensor | None
@@ -65,7 +66,7 @@ class EncoderOptions(TypedDict, total=False):
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalization, (..., H) to (..., H) in the same dtype; mean and variance are always float32.
+    """Layer normalization, (..., H) to (..., H) in the same dtype; mean and variance are at least float32.
 
     Under autocast torch's own gives float32 on GPUs. Then residuals take twice the memory, and each product converts
     its input anew.
@@ -132,6 +133,7 @@ def eager_attention_forward(
 
     Takes query, key and value (B, A, S, D) and a mask that broadcasts to (B, A, S, S): floats to add to the scores, or
     booleans, True = attend. Returns the weighted values (B, S, A, D) and the probabilities (B, A, S, S) before dropout.
+    Queries, rows of the mask and results may be those of P read tokens only.
     """
     attention_scores = query @ key.transpose(-1, -2) * scaling  # (B, A, S, S)
     if attention_mask is not None and attention_mask.dtype == torch.bool:
@@ -466,7 +468,8 @@ class BertLMPredictionHead(nn.Module):
         super().__init__()
         self.transform = BertPredictionHeadTransform(config)
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
-        # Released checkpoints name the decoder's bias twice; `_tied_weights_keys` makes the two one tensor.
+        # Released checkpoints name the decoder's bias twice; `_tied_weights_keys` makes the two one tensor. Without
+        # `tie_word_embeddings` this one has no effect, as in transformers.
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden_states: Tensor) -> Tensor:

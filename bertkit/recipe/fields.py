@@ -114,7 +114,7 @@ _TRAIN_HINTS: dict[str, Any] = {
 
 # Ranges of the other fields of transformers. Larger numbers are slips, and would take all memory or time before they
 # are refused.
-_NOT_NEGATIVE, _SHARE, _WORKERS, _SIZE = Range(ge=0), Range(ge=0, lt=1), Range(ge=1, le=1024), Range(ge=1, le=2**20)
+_NOT_NEGATIVE, _SHARE, _FEW, _SIZE = Range(ge=0), Range(ge=0, lt=1), Range(ge=1, le=1024), Range(ge=1, le=2**20)
 _TRAIN_RANGES = {
     "data_seed": Range(ge=0, le=2**32 - 1),
     "warmup_steps": _NOT_NEGATIVE,
@@ -132,8 +132,8 @@ _TRAIN_RANGES = {
     "save_steps": _NOT_NEGATIVE,
     "save_total_limit": Range(ge=1),  # transformers keeps all checkpoints at 0; here null does
     "torch_empty_cache_steps": Range(ge=1),
-    "dataloader_prefetch_factor": _WORKERS,
-    "ddp_bucket_cap_mb": _WORKERS,
+    "dataloader_prefetch_factor": _FEW,
+    "ddp_bucket_cap_mb": _FEW,
     "ddp_timeout": Range(ge=1, le=2**31 - 1),  # seconds; torch counts nanoseconds in 64 bits
 }
 _MODEL_RANGES = {
@@ -170,14 +170,16 @@ _NOT_IN_TRAIN: dict[str, str] = {
     **dict.fromkeys(("activation_checkpointing", "gradient_checkpointing"), "use placement.gradient_checkpointing"),
     "output_dir": "use --output-dir",
     "resume_from_checkpoint": "use --resume",
-    **dict.fromkeys(("do_train", "do_eval", "do_predict"), "use the command of that name"),
+    "do_train": "use bertkit finetune or bertkit pretrain",
+    "do_eval": "use bertkit evaluate",
+    "do_predict": "use bertkit predict",
     "disable_tqdm": "progress bars are shown on a terminal only",
     "remove_unused_columns": "the task decides which columns the model gets",
     "label_names": "the task decides which columns are labels",
     "local_rank": "the launcher sets it",
     "prediction_loss_only": "scores need the predictions",
     **dict.fromkeys(("batch_eval_metrics", "eval_do_concat_batches"), "scores need the predictions of the whole set"),
-    "use_liger_kernel": "it has no kernels for encoders",
+    **dict.fromkeys(("use_liger_kernel", "liger_kernel_config"), "it has no kernels for encoders"),
 }
 
 
@@ -266,15 +268,15 @@ def _for_pydantic(hint: Any, numbers: Range | None = None) -> Any:
     if hint is int or hint is float:
         # A number such as 1e5 is a float in YAML.
         whole = pydantic.BeforeValidator(
-            lambda each: int(each) if isinstance(each, float) and each.is_integer() else each
+            lambda each: int(each) if isinstance(each, float) and each.is_integer() and abs(each) < 2**63 else each
         )
         return Annotated[hint, pydantic.Field(**(numbers or Range())._asdict()), *([whole] if hint is int else [])]
     if isinstance(hint, type) and issubclass(hint, Enum):
         return Literal[tuple(each.value for each in hint)]
     if origin in (list, dict):
         return origin[tuple(_for_pydantic(each) for each in arguments)]
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint.__module__.startswith("bertkit."):
-        return fields_of(hint).annotation
+    if settings := nested_settings(hint):
+        return fields_of(settings).annotation
     plain = hint in (bool, str, list, dict, NoneType, None) or origin is Literal
     return hint if plain else Any
 
@@ -325,7 +327,7 @@ def with_types(value: Any, hint: Any) -> Any:
     if Any in members(hint):
         return parsed
     if isinstance(parsed, str):
-        first = text.lstrip()[0]
+        first = text.lstrip(" \t\r\n")[0]  # YAML has other white space in texts
         return parsed if first in ("'", '"') or (first in "|>" and parsed) else text
     is_sign = parsed is None and text and text.strip() != "null"  # ~ as a separator, # alone
     if not is_sign and _validate(parsed, hint) is not MISSING:
@@ -380,5 +382,9 @@ def faults_of(
 
 
 def nested_settings(hint: Any) -> Any:
-    """Returns the settings dataclass of values that are mappings of settings; None for any other annotation."""
-    return next((each for each in members(hint) if dataclasses.is_dataclass(each)), None)
+    """Returns the settings dataclass of values that are mappings of settings; None for any other annotation.
+
+    Configurations of transformers are dataclasses too, and check their values themselves.
+    """
+    settings = (each for each in members(hint) if dataclasses.is_dataclass(each))
+    return next((each for each in settings if not each.__module__.startswith("transformers.")), None)

@@ -83,6 +83,9 @@ class _TextLoader(_Loader):
 class _Dumper(yaml.SafeDumper):
     """Dumper whose output `_Loader` reads back unchanged."""
 
+    def ignore_aliases(self, data: Any) -> bool:
+        return True  # a list that stands in two places is written twice
+
 
 _TextLoader.yaml_implicit_resolvers = {}
 for _class in (_Loader, _Dumper):
@@ -296,7 +299,7 @@ def copy_recipe(name: str, destination: str | Path) -> Path:
     """Copies a recipe with its comments to a new file, or into a folder under its own name; returns the new path.
 
     Raises:
-        RecipeError: as `find_recipe`.
+        RecipeError: as `recipe_text`.
         OutputError: the file exists, or its folder does not.
 
     Examples:
@@ -354,6 +357,8 @@ def without_paths(value: Any) -> Any:
     {'data': {'corpus': ['…/books'], 'hub': 'nyu-mll/glue'}, 'seed': 1}
     >>> without_paths("9 of 90 rows of /home/ada/a.csv, drawn; see https://example.org/a/b")
     '9 of 90 rows of …/a.csv, drawn; see https://example.org/a/b'
+    >>> without_paths({"label_separator": "/", "files": ("/home/ada/a.csv",)})
+    {'label_separator': '/', 'files': ['…/a.csv']}
     >>> without_paths("zip://a.csv::file:///home/ada/b.zip"), without_paths("a.csv,/home/ada/b.csv")
     ('zip://a.csv::file://…/b.zip', 'a.csv,…/b.csv')
     >>> without_paths("/home/ada/my mails/a.csv: row 3: 1/2 is no number"), without_paths("/mail/a.csv and /mail/b.csv")
@@ -361,11 +366,12 @@ def without_paths(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {key: without_paths(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [without_paths(item) for item in value]
     if not isinstance(value, str):
         return value
     path, *message = value.partition(": ")  # a message may begin with the file that it is about
-    if Path(path).is_absolute() and not _NEXT_PATH.search(path):
-        value = "".join((f"…/{Path(path).name}", *message))
+    name = Path(path).name  # empty for "/", which separates labels
+    if name and Path(path).is_absolute() and not _NEXT_PATH.search(path):
+        value = "".join((f"…/{name}", *message))
     return _PATH_WITHIN.sub(r"…/\1", value)

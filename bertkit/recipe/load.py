@@ -19,6 +19,7 @@ from bertkit.model.checkpoint.encoders import MODEL_TYPE, new_architecture
 from bertkit.recipe.fields import (
     TRAIN_DEFAULTS,
     Fields,
+    Text,
     faults_of,
     fields_of,
     model_fields,
@@ -62,9 +63,9 @@ class Recipe:
         kind: name of the task.
         task: ``TaskSettings`` of the module of the task.
         data: ``DataSettings`` of the module of the task.
-        model: ``BertConfig`` fields, and ``name_or_path``, the source of the weights; or ``model_type`` of new weights,
-            and the fields of its configuration.
-        train: ``TrainingArguments`` fields and ``global_train_batch_size`` (sequences per optimizer step).
+        model: ``BertConfig`` fields, and keys of `TuningSettings`; or ``model_type`` of new weights, and the fields of
+            its configuration.
+        train: ``TrainingArguments`` fields and keys of `TrainSettings`.
         placement: devices, precision, per-device batch size.
         hub: licence, language and other values for the model card and the Hub.
     """
@@ -81,14 +82,12 @@ class Recipe:
     @property
     def distillation(self) -> DistillationSettings | None:
         """Settings of the teacher; None without one."""
-        given = self.train.get(DISTILL)
-        return None if given is None else DistillationSettings(**given)
+        return None if (given := self.train.get(DISTILL)) is None else DistillationSettings(**given)
 
     @property
     def has_teacher(self) -> bool:
         """Returns whether there is a teacher whose part of the loss has a weight."""
-        settings = self.distillation
-        return settings is not None and settings.weight > 0
+        return (settings := self.distillation) is not None and settings.weight > 0
 
     @property
     def is_warm(self) -> bool:
@@ -102,7 +101,7 @@ class Recipe:
 
     @property
     def is_tuned(self) -> bool:
-        """Returns whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
+        """Returns whether a key on frozen, new, kept or adapted weights, or on rates of their own, is given."""
         rates = map(self.train.get, ("layer_lr_decay", HEAD_RATE))
         return any(value is not None for value in (*rates, *map(self.model.get, KEYS)))
 
@@ -191,8 +190,7 @@ def load_placement(source: str | Path) -> dict[str, Any]:
         source: a name (``cpu``, for ``recipes/placement/cpu.yaml``) or a file.
 
     Raises:
-        RecipeError: the placement does not exist, has another block or an invalid value, or is a file of ``accelerate
-            config``.
+        RecipeError: the placement does not exist, has another block or a wrong value, or is a file of accelerate.
     """
     is_file = Path(source).suffix in (".yaml", ".yml") or "/" in str(source)
     known = recipes_in("placement/")
@@ -257,15 +255,15 @@ class Checker:
         """Returns the end of the message about an unknown key: the key that was probably meant."""
         if len(self.faults) >= _MOST_NAMED:
             return ""
-        keys = {"model": model_fields(of_checkpoint=True), "train": train_fields(), **self._task_keys, block: fields}
-        near = nearest_key(block, str(key), keys)
-        return f"; did you mean '{near}'?" if near else ""
+        others = {**self._task_keys, "placement": fields_of(PlacementSettings), "hub": fields_of(HubSettings)}
+        keys = {"model": model_fields(of_checkpoint=True), "train": train_fields(), **others, block: fields}
+        return f"; did you mean '{near}'?" if (near := nearest_key(block, str(key), keys)) else ""
 
     def override(self, overrides: Mapping[str, Any]) -> None:
         """Changes values by dotted key."""
         if "train.num_train_epochs" in overrides and "train.max_steps" not in overrides:
             self.blocks["train"].pop("max_steps", None)  # else max_steps would take precedence in transformers
-        for dotted, value in overrides.items():
+        for dotted, value in sorted(overrides.items(), key=lambda each: each[0].count(".")):  # parts last
             block, _, key = dotted.partition(".")
             if block not in BLOCKS or not key:
                 near = self._nearest("", dotted, Fields({}))
@@ -275,6 +273,9 @@ class Checker:
             self._places[dotted] = f"(override) {dotted}"
             if part:  # of a value that is a mapping, such as model.lora.r
                 whole = self.blocks[block].get(key)
+                whole = with_types(whole, Any) if isinstance(whole, Text) else whole
+                if f"{block}.{key}" in overrides and not isinstance(whole, Mapping | None):
+                    self._note(f"expected keys and values, as {part} is given too, got {shown(whole)}", block, key)
                 place = f"(override) {block}.{key}"  # of several parts
                 if not isinstance(whole, Mapping):
                     whole, place = {}, self._places[dotted]
@@ -307,8 +308,7 @@ class Checker:
 
     def settings(self, block: str, settings: type) -> Any:
         """Checks a block against the fields of ``settings`` and builds it; returns None if there are faults."""
-        values = self.check_block(block, fields_of(settings))
-        return self._build(block, settings, values, self.blocks[block])
+        return self._build(block, settings, self.check_block(block, fields_of(settings)), self.blocks[block])
 
     def _build(self, block: str, settings: type, values: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
         """Builds settings from the correct ``values`` of those ``given``; returns None with a fault."""

@@ -48,14 +48,14 @@ class LoraSettings:
         check_ranges(self)
 
     @property
-    def scale(self) -> float:
+    def effective_alpha(self) -> float:
         """Value of ``alpha``, with its default."""
         return 2 * self.r if self.alpha is None else self.alpha
 
     def __str__(self) -> str:
         dropout = f", dropout {self.dropout:g}" if self.dropout else ""
         where = f"the dense layers {', '.join(self.targets)}" if self.targets else "all dense layers"
-        return f"rank {self.r}, α {self.scale:g}{dropout}, on {where}"
+        return f"rank {self.r}, α {self.effective_alpha:g}{dropout}, on {where}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,8 +267,8 @@ _LONGEST = 4  # times the usual epochs: two doublings
 def usual_epochs(steps_of_epoch: int) -> int:
     """Returns the number of epochs that suits a training set, by the optimizer steps of one epoch.
 
-    As many as make 150 steps, at most 50; at least 10, or as many as make 300 steps; at least 3. Runs, checks and what
-    is proposed after a run take it from here.
+    As many as make 150 steps, at most 50; at least 10, or as many as make 300 steps if these are fewer; at least 3.
+    Runs, checks and what is proposed after a run take it from here.
 
     >>> [usual_epochs(steps) for steps in (1, 22, 94, 5_000)]
     [50, 10, 4, 3]

@@ -218,7 +218,7 @@ def add_adapters(model: PreTrainedModel, lora: LoraSettings) -> Any:
     outside = [name for name, each in model.named_parameters() if distances[name] == 0 and each.requires_grad]
     config = LoraConfig(
         r=lora.r,
-        lora_alpha=lora.scale,
+        lora_alpha=lora.effective_alpha,
         lora_dropout=lora.dropout,
         target_modules=chosen,
     )

@@ -93,12 +93,13 @@ def test_ner_with_weights_of_classes(bertkit, tmp_path, start, ner_files):
     compare(bertkit, tmp_path, command, ("predictions.conll",), FEWER)
 
 
-@pytest.mark.parametrize("pair_objective", ["nsp", "none"])
-def test_pretrain(bertkit, tmp_path, corpus, pair_objective):
+@pytest.mark.parametrize(("pair_objective", "tied"), [("nsp", "true"), ("none", "false")])
+def test_pretrain(bertkit, tmp_path, corpus, pair_objective, tied):
     command = ["pretrain", "--recipe", "bert-tiny", "--corpus", corpus, "--vocab-size", "90", "--max-steps", "4"]
     command += ["--set", "model.num_hidden_layers=1", "--set", "model.hidden_size=32", *NO_DROPOUT]
     command += ["--set", "model.intermediate_size=64", "--set", "data.phases={16: 0.5, 32: 0.5}"]
     command += ["--set", "data.max_predictions_per_seq=5", "--pair-objective", pair_objective]
+    command += ["--set", f"model.tie_word_embeddings={tied}"]
     compare(bertkit, tmp_path, command, ways=FEWER)
 
 

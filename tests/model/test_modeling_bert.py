@@ -170,6 +170,7 @@ def test_answers_need_both_ends(tiny_config: Any) -> None:
     [
         (3, torch.tensor([0, 2]), "single_label_classification"),
         (3, torch.tensor([[0], [2]], dtype=torch.int32), "single_label_classification"),
+        (3, torch.tensor(2), "single_label_classification"),
         (3, torch.zeros(2, 3), "multi_label_classification"),
         (1, torch.tensor([0.5, 2.0]), "regression"),
         (1, torch.tensor([[0.5], [2.0]]), "regression"),

@@ -188,6 +188,8 @@ def test_what_is_written_as_yaml_is_read_back():
         assert parse_value(to_yaml(blocks)) == blocks
     for text in ("1e5", "a\x85b", "a\u2028b\nc", "\ufeff", " a\n b"):
         assert parse_value(to_yaml({text: [text]})) == {text: [text]}
+    shared = ["a"]
+    assert parse_value(to_yaml({"b": shared, "c": shared})) == {"b": ["a"], "c": ["a"]}
 
 
 MARKS = "from pathlib import Path\nPath({!r}).write_text('ran')\ndef split(text): return [text]\n"

@@ -145,6 +145,11 @@ def test_several_wrong_keys_of_a_value_that_is_a_mapping_are_named():
     }
 
 
+def test_configurations_of_transformers_check_their_values_themselves():
+    values = {"model.model_type": "modernvbert", "model.text_config": {"hidden_size": 64}}
+    assert load_recipe({"task": {"kind": "pretraining"}}, values).model["text_config"] == {"hidden_size": 64}
+
+
 def test_a_part_of_a_mapping_keeps_its_line_where_another_part_is_overridden(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
@@ -186,7 +191,14 @@ def test_all_wrong_keys_are_named_with_lines(tmp_path):
         ("sst2", "train.learning_rate", -1, "train.learning_rate: expected more than 0, at most 1000000, got -1"),
         ("sst2", "train.max_steps", 0, "train.max_steps: expected more than 0 or -1, got 0"),
         ("sst2", "train.lr_scheduler_type", "linaer", "did you mean 'linear'?"),
+        ("sst2", "train.max_steps", 1e30, "train.max_steps: expected an integer or -1, got 1e+30"),
         ("sst2", "train.bf16", True, "train.bf16: not set in a recipe; use placement.mixed_precision"),
+        (
+            "sst2",
+            "train.do_train",
+            True,
+            "train.do_train: not set in a recipe; use bertkit finetune or bertkit pretrain",
+        ),
         ("sst2", "train.hub_model_id", "x/y", "use --push-to-hub, and the block hub"),
         ("sst2", "hub.license", "Apache 2.0", "hub.license: expected a licence identifier of the Hub, such as mit"),
         ("sst2", "hub.language", ["english"], "hub.language: expected ISO 639 codes such as en or de"),
@@ -241,6 +253,7 @@ def test_all_wrong_keys_are_named_with_lines(tmp_path):
         ("classification", "train.lr", "1", "train.lr: unknown key; did you mean 'train.learning_rate'"),
         ("classification", "train.batch_size", "1", "did you mean 'train.global_train_batch_size'"),
         ("classification", "data.text_columns", "1", "did you mean 'task.text_columns'"),
+        ("classification", "train.precision", "bf16", "did you mean 'placement.mixed_precision'"),
         ("classification", "train.max_seq_length", "1", "did you mean 'data.max_seq_length'"),
     ],
 )

@@ -75,6 +75,7 @@ def test_whole_numbers_may_have_exponents(key):
         (str | None, "", None),
         (str, "", ""),
         (str, "'no'", "no"),
+        (str, "\u00a0", "\u00a0"),
         (str, r'"\t"', "\t"),
         (str, "|\n  a\n  b", "a\nb"),
         (str | bool, "true", True),
@@ -122,6 +123,15 @@ def test_overrides_of_every_block_have_their_types():
     assert (recipe.train["run_name"], recipe.train["learning_rate"], recipe.train["max_steps"]) == ("no", 1e-5, 100)
     assert recipe.placement.mixed_precision == "no"
     assert recipe.hub.citations == {"any": "@misc{a, title={B: C}}"}
+
+
+def test_a_part_is_added_to_a_mapping_of_another_override():
+    texts = {"model.lora.dropout": "0.1", "model.lora": "{r: 8, alpha: 4}", "model.lora.r": "2"}
+    recipe = load_recipe("sst2", {key: Text(text) for key, text in texts.items()})
+    assert recipe.model["lora"] == {"r": 2, "alpha": 4, "dropout": 0.1}
+    fault = r"\(override\) train.class_weights: expected keys and values, as bad is given too, got 'balanced'"
+    with pytest.raises(RecipeError, match=fault):
+        load_recipe("sst2", {"train.class_weights": Text("balanced"), "train.class_weights.bad": Text("2")})
 
 
 def test_the_task_and_the_checkpoint_are_texts_too():

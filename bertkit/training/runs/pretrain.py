@@ -16,7 +16,6 @@ from bertkit.data.corpus.sources import Source
 from bertkit.data.corpus.store.opening import open_store
 from bertkit.data.corpus.vocabulary.structure import Vocabulary
 from bertkit.metrics.pretraining import PAIRS, TOKENS, reduce_logits, score, score_names
-from bertkit.model.checkpoint.encoders import BERT
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import first_on_machine
@@ -199,7 +198,7 @@ def _trainer(
         from bertkit.training.distillation.pretraining import TaughtPretraining
 
         objective = TaughtPretraining(text.teacher, network)
-    reaches_all = start.config.model_type in BERT or PartialState().num_processes == 1 or reaches_all_weights(network)
+    reaches_all = PartialState().num_processes == 1 or reaches_all_weights(network)
     of_data = _fitted(recipe, examples, start.config)
     arguments = training_arguments(
         recipe, placement, setup.folder_of_trainer, reaches_all_weights=reaches_all, **fixed, **of_data
