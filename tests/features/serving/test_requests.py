@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from bertkit.features.serving.requests import SlowBody
+
 from .bodies import PATHS, random_body
 
 JSON = {"Content-Type": "application/json"}
@@ -211,6 +213,32 @@ def test_slow_bodies_keep_nobody_out(client_of, fine_tuned):
     errors = [refusal(response, 408) for response in late]
     assert sum("later requests" in error for error in errors) == 5
     assert sum("0.4 seconds" in error for error in errors) == 1
+
+
+def test_a_body_that_has_just_expired_disturbs_no_other(client_of, fine_tuned):
+    """Neither a later request nor the end of the server, which give up bodies before the expired one is gone."""
+    import asyncio
+
+    server = client_of(fine_tuned("film"), max_client_batch_size=11).app.state.server
+
+    async def arriving(timeout: asyncio.Timeout) -> str:
+        try:
+            async with timeout:
+                server._arriving[timeout] = None
+                await asyncio.sleep(5)
+        except TimeoutError:
+            return str(server._given_up.pop(timeout))
+        return ""
+
+    async def expire() -> list[str]:
+        bodies = [asyncio.timeout(None) for _ in range(2)]
+        tasks = [asyncio.ensure_future(arriving(body)) for body in bodies]
+        await asyncio.sleep(0)
+        bodies[0].reschedule(asyncio.get_running_loop().time())  # runs before what is called next
+        asyncio.get_running_loop().call_soon(lambda: [server._give_up(body, SlowBody("late")) for body in bodies])
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(expire()) == ["late", "late"]
 
 
 def test_only_json_is_taken(client):
