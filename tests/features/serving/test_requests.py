@@ -151,6 +151,22 @@ def test_windows_read_long_texts_to_their_end(client_of, fine_tuned):
     assert len(found.json()) == 12_000
 
 
+@pytest.mark.parametrize("kind", ["entities", "vectors"])
+def test_a_long_text_in_windows_is_computed_alone(kind, client_of, fine_tuned, checkpoint):
+    """As long as it is, not as one window: neighbours would wait for thousands of tokens."""
+    from types import SimpleNamespace
+
+    from bertkit.features.serving.batching import Batcher, Metrics
+    from bertkit.features.serving.services import Job
+
+    client = client_of(fine_tuned("entities")) if kind == "entities" else client_of(checkpoint, "embed")
+    batcher = Batcher(client.app.state.server.service, 4096, Metrics())
+    for text in ("the film is lovely " * 3000, "the film"):
+        batcher._queue.put((Job(columns={"text": [text]}, finish=list), SimpleNamespace(done=lambda: False)))
+    assert len(batcher._next_batch()) == 1
+    assert client.get("/info").json()["max_input_length"] == 32768  # the tokens of a request
+
+
 def test_too_many_texts_and_tokens(client_of, fine_tuned):
     client = client_of(fine_tuned("film"), max_client_batch_size=2, max_request_tokens=20)
     assert "at most 2" in refusal(client.post("/", {"inputs": ["a", "b", "c"]}), 413)
