@@ -21,6 +21,7 @@ from bertkit.inference.predictor import Predictor
 from bertkit.recipe.files import run_name, without_paths
 from bertkit.runtime.errors import BertkitError, importing
 from bertkit.runtime.features import module_about
+from bertkit.runtime.markdown import escape
 from bertkit.runtime.placement.inference import Precision
 from bertkit.runtime.progress import unreported
 from bertkit.tasks.base import Task
@@ -216,7 +217,7 @@ def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # for telemetry that does not ask the page
     theme = gradio.themes.Default(font=_FONT, font_mono=_MONOSPACE)
     with gradio.Blocks(title=name, analytics_enabled=False) as page:
-        gradio.Markdown(f"# {_escape(name)}\n{_escape(form.title)}")
+        gradio.Markdown(f"# {escape(name)}\n{escape(form.title)}")
         if inside is None:
             _add_prediction(form)
         else:
@@ -313,8 +314,3 @@ def cut_at_marks(view: View) -> list[tuple[str, str | None]]:
         pieces += [(text[done : mark.start], None), (text[mark.start : mark.end], mark.label)]
         done = mark.end
     return [piece for piece in [*pieces, (text[done:], None)] if piece[0]]
-
-
-def _escape(text: str) -> str:
-    """Returns text without Markdown's signs."""
-    return "".join(f"\\{sign}" if sign in "\\`*_{}[]()#+-.!<>|~" else sign for sign in text)

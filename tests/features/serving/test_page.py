@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -181,6 +182,13 @@ def test_probabilities_as_bars(page_of: Any, fine_tuned: Any, width: int):
         assert f"{100 * probability:.0f}%" in text
     assert [request for request in opened.requests if not is_of_the_page(opened, request)] == []
     assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("serve_extra")
+def test_a_name_is_shown_as_it_is(page_of: Any, fine_tuned: Any, tmp_path: Path):
+    shutil.copytree(fine_tuned("film"), folder := tmp_path / "a&lt;b_c *d* 1.5")
+    assert page_of(folder).page.locator("h1").first.inner_text() == folder.name
 
 
 @pytest.mark.browser
