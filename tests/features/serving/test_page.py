@@ -87,6 +87,15 @@ def test_the_inside_is_there_for_what_can_be_shown(fine_tuned, checkpoint, kind,
         assert str(loaded.name) not in shown
 
 
+def test_no_inside_of_an_ensemble(fine_tuned, tmp_path):
+    from bertkit.features.serving.explain import inside_of
+
+    shutil.copytree(fine_tuned("film"), folder := tmp_path / "ensemble")
+    shutil.copytree(fine_tuned("film"), folder / "one")
+    (folder / "ensemble.json").write_text('{"members": ["one"]}')
+    assert inside_of(bertkit.load(folder, device="cpu"), "predict", ["text"], []) is None
+
+
 @pytest.fixture(scope="module")
 def demo(forks: Any) -> Iterator[Callable[..., tuple[str, int]]]:
     """Returns a function that starts the page of a checkpoint, once, and returns its address and port.
