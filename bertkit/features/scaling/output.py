@@ -208,7 +208,8 @@ class OutputFolder:
         """Writes the record of a command, or compares it with the one that is there; returns whether it is new.
 
         Raises:
-            OutputError: the folder has other files, or belongs to another command; the message names a difference.
+            OutputError: the folder has other files, belongs to another command, of which the message names a
+                difference, or its record is damaged.
         """
         whole = {**record, "files": [[file.relative, file.size, file.stamp] for file in files]}
         if self.local is not None:
