@@ -63,9 +63,10 @@ def demo(
     """Serves a page for a checkpoint until SIGTERM or Ctrl-C.
 
     The page shows the probabilities of labels as bars, entities and answers marked in their text, the tokens for masks,
-    or the similarity of two sentences; its examples are texts of the run's validation set. The tab "Inside" has what
-    words add to a prediction, or what a pre-trained checkpoint fills in. Of a run whose rows were scored by folds, one
-    can choose how many of the answers may be wrong. It sends nothing to other hosts and loads nothing from them.
+    or the similarity of two sentences; its examples are texts of the run's validation set, or of its table if the rows
+    were scored by folds. The tab "Inside" has what words add to a prediction, or what a pre-trained checkpoint fills
+    in. Of a run whose rows were scored by folds, one can choose how many of the answers may be wrong. It sends nothing
+    to other hosts and loads nothing from them.
 
     Args:
         checkpoint: a run directory, a folder or a Hub id.
@@ -193,7 +194,9 @@ def _describe_task(predictor: Predictor) -> Form:
 def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
     """Returns the texts of up to five examples of a run's validation set, if it is still on this machine.
 
-    The list is empty for a checkpoint without a recipe, for data from the Hub, and for files that are gone.
+    Of a run whose rows were scored by folds they are rows of its table, those that a run without folds would hold out.
+    The list is empty for a checkpoint without a recipe, for data from the Hub, for files that are gone, and for a table
+    with too few rows to hold one out.
     """
     path = Path(checkpoint) / "recipe.yaml"
     if not path.is_file():
