@@ -47,8 +47,9 @@ class InputFile:
         relative: its path below the folder of the input, with slashes; also the start of the names of its outputs.
         form: suffix of its format, one of `FORMS`.
         packing: suffix of its compression, or empty.
-        size: bytes, as stored.
-        stamp: what changes with its content: an object store's checksum, or the time of the last change.
+        size: bytes, as stored; 0 where the store does not say.
+        stamp: what changes with its content: an object store's checksum, or the time of the last change; empty where
+            there is neither.
     """
 
     path: str
@@ -71,7 +72,7 @@ class Shard:
         offset: bytes of the decompressed file in UTF-8 before them; 0 for Parquet and Excel, which are read by row
             numbers.
         first_line: lines of the file before them; 0 for Parquet and Excel.
-        columns: column names of CSV and TSV, from the first line of the file; empty for other formats.
+        columns: column names of CSV and TSV, from the header of the file; empty for other formats.
         delimiter: separator of the columns of CSV and TSV; empty for other formats.
         is_recoded: the text of the file is not UTF-8.
     """
@@ -125,6 +126,8 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
         DataError: there are none, a folder cannot be listed, or a name leads out of the folder.
         OutputError: all of them are in the output folder.
     """
+    from fsspec.implementations.local import LocalFileSystem
+
     workbook, sheet = workbook_and_sheet(source)
     name = "" if sheet is None else f"#{sheet}"
     fs, path = filesystem(workbook, f"--input {source}")
@@ -137,10 +140,13 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
     reasons: Counter[str] = Counter()
     is_in_output = False
     held, inside = (None, "") if output is None else filesystem(output, f"--output-dir {output}")
+    root = base
+    if isinstance(fs, LocalFileSystem):  # one of them may be given by a link
+        root, inside = base and os.path.realpath(base), os.path.realpath(inside)
     for place, info in sorted(listing.items()):
         relative = place[len(base) :].lstrip("/")
         url = fs.unstrip_protocol(place) if is_url(source) else place
-        if held == fs and place.startswith(f"{inside}/"):  # one of them may be a URL, the other a path
+        if held == fs and (root + place[len(base) :]).startswith(f"{inside}/"):  # one may be a URL, the other a path
             is_in_output = True
             continue
         if not is_below(relative):  # stores of objects take any name, and results are written under these names

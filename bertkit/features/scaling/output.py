@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -207,7 +208,8 @@ class OutputFolder:
         """Writes the record of a command, or compares it with the one that is there; returns whether it is new.
 
         Raises:
-            OutputError: the folder has other files, or belongs to another command; the message names a difference.
+            OutputError: the folder has other files, belongs to another command, of which the message names a
+                difference, or its record is damaged.
         """
         whole = {**record, "files": [[file.relative, file.size, file.stamp] for file in files]}
         if self.local is not None:
@@ -239,8 +241,8 @@ class OutputFolder:
     def clean(self) -> None:
         """Removes the temporary files of workers that were killed."""
         if self.local is not None:
-            for folder in {self.local, *(path.parent for path in self.local.rglob("*"))}:
-                remove_unfinished(folder)
+            for folder, _, _ in os.walk(self.local):  # unlike rglob, also while another part removes its folder
+                remove_unfinished(Path(folder))
 
     def read_shards(self) -> list[Shard] | None:
         """Returns the shards of the first run of the command; None before they are written.

@@ -1,7 +1,8 @@
 """The rows of a file, one by one, from any row on: a row that cannot be read does not hide those after it.
 
 Text is read as Latin-1, one character per byte, and each field is decoded as UTF-8 afterwards: so the place of every
-row in bytes is known, and a byte that is not UTF-8 spoils its own row only.
+row in bytes is known, and in a file of UTF-8 a byte that is not spoils its own row only. Files in other encodings are
+recoded, or refused, by `bertkit.data.tables.encodings.as_utf8` before that.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def find_layout(stream: IO[str], path: str, form: str) -> tuple[Iterator[str], t
         the bytes and the lines before the first row.
 
     Raises:
-        DataError: the header is missing or not UTF-8, or two columns have one name.
+        DataError: the header is missing or cannot be read, no column has a name, or two have one name.
     """
     start = list(itertools.islice(stream, SAMPLED_LINES)) if form in DELIMITERS else []
     if not start:

@@ -27,21 +27,23 @@ _BATCH = 1024  # rows of Parquet in memory at a time
 class RowReader:
     """Reads shards one after the other.
 
-    The file of a shard stays open until a shard of another file, or an earlier one of the same file, is read: so a
-    worker decompresses a file once, and decodes each row group of a Parquet file once, if it gets shards in order.
+    Plain text in UTF-8 is opened anew at the place of each shard. Other files, as `Shard.is_read_on` says, stay open
+    until a shard of another file, or an earlier one of the same file, is read: so a worker decompresses a file once,
+    and decodes each row group of a Parquet file at most once, if it gets shards in order.
     """
 
     def __init__(self) -> None:
         self._opened = ExitStack()
         self._file: InputFile | None = None
-        self._rows: Iterator[Any] = iter(())
+        # As the form of the file has them: a `RawRow` of text, a `Row` of Excel, (batch, index in it) of Parquet.
+        self._rows: Iterator[RawRow | Row | tuple[Any, int]] = iter(())
         self._next = 0  # number of the row that `_rows` yields next, from 0
 
     def rows(self, shard: Shard) -> Iterator[Row]:
         """Yields the rows of a shard in order.
 
         Raises:
-            DataError: the file cannot be read, or has changed since it was cut into shards.
+            DataError: the file cannot be read, or has fewer rows than when it was cut into shards.
         """
         if self._file != shard.file or self._next > shard.first_row or not shard.is_read_on:
             self._open(shard)
@@ -52,12 +54,14 @@ class RowReader:
                 if self._next > shard.first_row:
                     if isinstance(raw, RawRow):
                         yield Row(decode_row(raw, shard.file.form, shard.columns), self._next, raw.line)
+                    elif isinstance(raw, Row):
+                        yield raw
                     else:
-                        yield raw if isinstance(raw, Row) else Row(arrow_row(*raw), self._next, None)
+                        yield Row(arrow_row(*raw), self._next, None)
                 if self._next == last:
                     return
         except BaseException as error:
-            opened, self._opened = self._opened, ExitStack()
+            opened = self._opened.pop_all()
             self.close()
             opened.__exit__(type(error), error, error.__traceback__)  # raises the DataError of a file that is damaged
             raise

@@ -183,7 +183,7 @@ class Server:
         """Reads a body, which is refused by its declared size before it is read, or at the limit.
 
         Raises:
-            RequestError: it is too large, is not declared as JSON, or does not arrive in time.
+            RequestError: it is too large, is empty, is not declared as JSON, or does not arrive in time.
         """
         most = self.limits.max_body_bytes
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -221,7 +221,8 @@ class Server:
     def _give_up(self, body: asyncio.Timeout, error: RequestError) -> None:
         del self._arriving[body]
         self._given_up[body] = error
-        body.reschedule(asyncio.get_running_loop().time())
+        if not body.expired():  # else its time is over, and it ends next
+            body.reschedule(asyncio.get_running_loop().time())
 
 
 def build_app(service: Service, name: str, limits: Limits, token: str | None = None) -> FastAPI:

@@ -109,7 +109,7 @@ class ServedClassification(Served):
             return [np.flatnonzero(row) for row in labels]
         names, rows = self._label_names(), self.task.probabilities(logits)
         return [
-            labels[:0] if self.options.is_unsure(names[label], row[label]) else np.array([label])
+            labels[:0] if self.options.is_unsure(names[label], float(row[label])) else np.array([label])
             for row, label in zip(rows, labels, strict=True)
         ]
 

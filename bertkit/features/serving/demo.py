@@ -21,6 +21,7 @@ from bertkit.inference.predictor import Predictor
 from bertkit.recipe.files import run_name, without_paths
 from bertkit.runtime.errors import BertkitError, importing
 from bertkit.runtime.features import module_about
+from bertkit.runtime.markdown import escape
 from bertkit.runtime.placement.inference import Precision
 from bertkit.runtime.progress import unreported
 from bertkit.tasks.base import Task
@@ -62,9 +63,10 @@ def demo(
     """Serves a page for a checkpoint until SIGTERM or Ctrl-C.
 
     The page shows the probabilities of labels as bars, entities and answers marked in their text, the tokens for masks,
-    or the similarity of two sentences; its examples are texts of the run's validation set. The tab "Inside" has what
-    words add to a prediction, or what a pre-trained checkpoint fills in. Of a run whose rows were scored by folds, one
-    can choose how many of the answers may be wrong. It sends nothing to other hosts and loads nothing from them.
+    or the similarity of two sentences; its examples are texts of the run's validation set, or of its table if the rows
+    were scored by folds. The tab "Inside" has what words add to a prediction, or what a pre-trained checkpoint fills
+    in. Of a run whose rows were scored by folds, one can choose how many of the answers may be wrong. It sends nothing
+    to other hosts and loads nothing from them.
 
     Args:
         checkpoint: a run directory, a folder or a Hub id.
@@ -192,7 +194,9 @@ def _describe_task(predictor: Predictor) -> Form:
 def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
     """Returns the texts of up to five examples of a run's validation set, if it is still on this machine.
 
-    The list is empty for a checkpoint without a recipe, for data from the Hub, and for files that are gone.
+    Of a run whose rows were scored by folds they are rows of its table, those that a run without folds would hold out.
+    The list is empty for a checkpoint without a recipe, for data from the Hub, for files that are gone, and for a table
+    with too few rows to hold one out.
     """
     path = Path(checkpoint) / "recipe.yaml"
     if not path.is_file():
@@ -216,7 +220,7 @@ def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # for telemetry that does not ask the page
     theme = gradio.themes.Default(font=_FONT, font_mono=_MONOSPACE)
     with gradio.Blocks(title=name, analytics_enabled=False) as page:
-        gradio.Markdown(f"# {_escape(name)}\n{_escape(form.title)}")
+        gradio.Markdown(f"# {escape(name)}\n{escape(form.title)}")
         if inside is None:
             _add_prediction(form)
         else:
@@ -313,8 +317,3 @@ def cut_at_marks(view: View) -> list[tuple[str, str | None]]:
         pieces += [(text[done : mark.start], None), (text[mark.start : mark.end], mark.label)]
         done = mark.end
     return [piece for piece in [*pieces, (text[done:], None)] if piece[0]]
-
-
-def _escape(text: str) -> str:
-    """Returns text without Markdown's signs."""
-    return "".join(f"\\{sign}" if sign in "\\`*_{}[]()#+-.!<>|~" else sign for sign in text)

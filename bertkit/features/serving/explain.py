@@ -11,6 +11,7 @@ from bertkit.features.explain.attribution import subject_of
 from bertkit.features.explain.explain import explanation_of
 from bertkit.features.explain.network import Network, load_network
 from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.inference.networks import is_ensemble, is_onnx
 from bertkit.recipe.files import run_name
 from bertkit.runtime.errors import DataError
 
@@ -44,9 +45,10 @@ def inside_of(
         fields, examples: names and examples of the texts of a prediction.
 
     Returns:
-        None where nothing fits: for tasks whose predictions are not attributed to words, and for vectors.
+        None where nothing fits: for tasks whose predictions are not attributed to words, for vectors, and for ONNX
+        models and ensembles, which `load_network` refuses.
     """
-    if use not in ("predict", "fill-mask"):
+    if use not in ("predict", "fill-mask") or is_onnx(loaded.name) or is_ensemble(loaded.name):
         return None
     if use == "predict" and not subject_of.knows(loaded.predictor.task):
         return None

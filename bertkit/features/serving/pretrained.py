@@ -80,7 +80,7 @@ class EmbedService(Service):
 
     @property
     def longest(self) -> int:
-        return min(longest_input(self.model.config), 512)
+        return self._most_tokens
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         tokenizer = self.embedder.tokenizer

@@ -34,7 +34,8 @@ class Limits:
         max_batch_tokens: tokens of the requests that are computed together, about; a longer request is alone.
         max_concurrent_requests: requests that are taken at the same time; more are answered with 429.
         max_client_batch_size: texts of a request.
-        max_request_tokens: tokens of a request, with special tokens, over all its texts and their windows.
+        max_request_tokens: tokens of a request, with special tokens, over all its texts, and for predictions over their
+            windows.
         max_body_bytes: bytes of a body.
         body_timeout: seconds for the arrival of a body.
         shutdown_timeout: seconds that requests have to end after SIGTERM or Ctrl-C.

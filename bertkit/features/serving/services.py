@@ -111,7 +111,7 @@ class Service(ABC):
     @property
     @abstractmethod
     def longest(self) -> int:
-        """Returns the maximum tokens of an input."""
+        """Returns the maximum tokens of an input; those of a request if texts are read to their end, in windows."""
 
     @abstractmethod
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
@@ -180,7 +180,7 @@ class PredictService(Service):
 
     @property
     def longest(self) -> int:
-        return int(self.predictor.task.data.max_seq_length)
+        return self._most_tokens if self._served.reads_whole_texts else int(self.predictor.task.data.max_seq_length)
 
     async def _infer(self, body: Any, submit: Submit) -> Any:
         is_list = isinstance(body.inputs, list)

@@ -169,3 +169,18 @@ def test_parts_that_begin_at_once(corpus, film, tmp_path, monkeypatch):
     monkeypatch.setattr(OutputFolder, "read", late)
     assert predict_folder(film, corpus, out, shard_rows=8, workers=Workers(part="2/2")).computed == 6
     assert len(list(out.rglob("*.jsonl"))) == 12
+
+
+def test_a_part_may_end_while_another_cleans(tmp_path, monkeypatch):
+    """A part removes the folder of its lock when it ends, which the other one has just listed."""
+    (lock := tmp_path / ".part-2-of-2").mkdir()
+    scandir = os.scandir
+
+    def late(path):
+        if str(path) == str(lock):
+            lock.rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", late)
+    OutputFolder(str(tmp_path), ".jsonl").clean()
+    assert not lock.exists()

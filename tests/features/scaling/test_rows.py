@@ -227,6 +227,15 @@ def test_folders_patterns_and_urls_name_files(corpus):
     assert [file.relative for file in find_inputs(f"{corpus}/b.csv")[0]] == ["b.csv"]
 
 
+@pytest.mark.parametrize(("given", "output"), [("link", "in/out"), ("in", "link/out"), ("link/*", "in/out")])
+def test_the_output_is_no_input_under_another_name(tmp_path, given, output):
+    (tmp_path / "in" / "out").mkdir(parents=True)
+    for name in ("a.csv", "out/a.csv.000000.jsonl"):
+        (tmp_path / "in" / name).touch()
+    (tmp_path / "link").symlink_to(tmp_path / "in", target_is_directory=True)
+    assert [file.relative for file in find_inputs(f"{tmp_path}/{given}", f"{tmp_path}/{output}")[0]] == ["a.csv"]
+
+
 @pytest.mark.parametrize("given", ["missing", "missing/*.csv", "nothing://bucket/x", "notes.md"])
 def test_inputs_that_name_nothing(corpus, given):
     with pytest.raises(DataError, match="--input"):

@@ -109,6 +109,18 @@ def test_answers_say_what_is_unsure(run, capsys):
             assert given == ([] if row["label"] == "unsure" else [row["label"]])
 
 
+def test_a_probability_just_below_the_threshold_is_unsure_as_in_predict(fine_tuned):
+    """Compared in double precision: in that of the probabilities, float32, the two are equal."""
+    task = bertkit.load(fine_tuned("film"), device="cpu").task
+    (row,) = task.decode(np.array([[0, 1, 2]], np.float32), {}, {})
+    options = PredictOptions(unsure_below=row["probability"] + 1e-12)
+    of_server = served(task)
+    of_server.options = options
+    (answers,) = of_server.answers(np.array([[0, 1, 2]], np.float32), {}, {}, of_server.parameters())
+    assert [each["label"] for each in options.mark_unsure([row])] == ["unsure"]
+    assert not any(each["predicted"] for each in answers)
+
+
 def test_another_use_is_refused(checkpoint):
     with pytest.raises(RecipeError, match="--as classify: expected one of predict, fill-mask, embed"):
         service_of(bertkit.load(checkpoint, device="cpu"), "classify", Limits())

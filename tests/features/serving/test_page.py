@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -84,6 +85,15 @@ def test_the_inside_is_there_for_what_can_be_shown(fine_tuned, checkpoint, kind,
         assert f"&lt;h2&gt;{part}&lt;/h2&gt;" in shown
         assert "id=&quot;attention&quot;" not in shown
         assert str(loaded.name) not in shown
+
+
+def test_no_inside_of_an_ensemble(fine_tuned, tmp_path):
+    from bertkit.features.serving.explain import inside_of
+
+    shutil.copytree(fine_tuned("film"), folder := tmp_path / "ensemble")
+    shutil.copytree(fine_tuned("film"), folder / "one")
+    (folder / "ensemble.json").write_text('{"members": ["one"]}')
+    assert inside_of(bertkit.load(folder, device="cpu"), "predict", ["text"], []) is None
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +191,13 @@ def test_probabilities_as_bars(page_of: Any, fine_tuned: Any, width: int):
         assert f"{100 * probability:.0f}%" in text
     assert [request for request in opened.requests if not is_of_the_page(opened, request)] == []
     assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("serve_extra")
+def test_a_name_is_shown_as_it_is(page_of: Any, fine_tuned: Any, tmp_path: Path):
+    shutil.copytree(fine_tuned("film"), folder := tmp_path / "a&lt;b_c *d* 1.5")
+    assert page_of(folder).page.locator("h1").first.inner_text() == folder.name
 
 
 @pytest.mark.browser

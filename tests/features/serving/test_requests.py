@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from bertkit.features.serving.requests import SlowBody
+
 from .bodies import PATHS, random_body
 
 JSON = {"Content-Type": "application/json"}
@@ -151,6 +153,22 @@ def test_windows_read_long_texts_to_their_end(client_of, fine_tuned):
     assert len(found.json()) == 12_000
 
 
+@pytest.mark.parametrize("kind", ["entities", "vectors"])
+def test_a_long_text_in_windows_is_computed_alone(kind, client_of, fine_tuned, checkpoint):
+    """As long as it is, not as one window: neighbours would wait for thousands of tokens."""
+    from types import SimpleNamespace
+
+    from bertkit.features.serving.batching import Batcher, Metrics
+    from bertkit.features.serving.services import Job
+
+    client = client_of(fine_tuned("entities")) if kind == "entities" else client_of(checkpoint, "embed")
+    batcher = Batcher(client.app.state.server.service, 4096, Metrics())
+    for text in ("the film is lovely " * 3000, "the film"):
+        batcher._queue.put((Job(columns={"text": [text]}, finish=list), SimpleNamespace(done=lambda: False)))
+    assert len(batcher._next_batch()) == 1
+    assert client.get("/info").json()["max_input_length"] == 32768  # the tokens of a request
+
+
 def test_too_many_texts_and_tokens(client_of, fine_tuned):
     client = client_of(fine_tuned("film"), max_client_batch_size=2, max_request_tokens=20)
     assert "at most 2" in refusal(client.post("/", {"inputs": ["a", "b", "c"]}), 413)
@@ -226,6 +244,32 @@ def test_slow_bodies_keep_nobody_out(client_of, fine_tuned):
     errors = [refusal(response, 408) for response in late]
     assert sum("later requests" in error for error in errors) == 5
     assert sum("0.4 seconds" in error for error in errors) == 1
+
+
+def test_a_body_that_has_just_expired_disturbs_no_other(client_of, fine_tuned):
+    """Neither a later request nor the end of the server, which give up bodies before the expired one is gone."""
+    import asyncio
+
+    server = client_of(fine_tuned("film"), max_client_batch_size=11).app.state.server
+
+    async def arriving(timeout: asyncio.Timeout) -> str:
+        try:
+            async with timeout:
+                server._arriving[timeout] = None
+                await asyncio.sleep(5)
+        except TimeoutError:
+            return str(server._given_up.pop(timeout))
+        return ""
+
+    async def expire() -> list[str]:
+        bodies = [asyncio.timeout(None) for _ in range(2)]
+        tasks = [asyncio.ensure_future(arriving(body)) for body in bodies]
+        await asyncio.sleep(0)
+        bodies[0].reschedule(asyncio.get_running_loop().time())  # runs before what is called next
+        asyncio.get_running_loop().call_soon(lambda: [server._give_up(body, SlowBody("late")) for body in bodies])
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(expire()) == ["late", "late"]
 
 
 def test_only_json_is_taken(client):
