@@ -203,6 +203,20 @@ def test_memory_and_examples_are_those_of_the_run(table, monkeypatch):
     assert plan["memory_bytes"] == of_run.states + of_run.activations
 
 
+@pytest.mark.parametrize(("epochs", "drop_last", "steps"), [(2, False, 6), (1.5, False, 5), (1.5, True, 3)])
+def test_steps_and_tokens_are_those_of_the_run(table, no_trial, epochs, drop_last, steps):
+    """20 rows in batches of 8: the last one of an epoch has four rows, or is left out."""
+    del table.train[20:], table.validation[4:]
+    table.overrides |= {"train.num_train_epochs": epochs, "train.dataloader_drop_last": drop_last}
+    plan = table.report().plan
+    package.finetune(table.recipe, output_dir=table.folder / "run", model=table.model, overrides=table.overrides)
+    last = max((table.folder / "run").rglob("trainer_state.json"), key=lambda path: path.stat().st_mtime_ns)
+    state = json.loads(last.read_text())
+    assert plan["steps"] == state["global_step"] == steps
+    # In part of an epoch the batches may be those with more rows.
+    assert plan["tokens"] == pytest.approx(state["num_input_tokens_seen"], rel=0.1 if epochs % 1 else 0)
+
+
 def test_the_memory_of_several_inputs_is_not_estimated(table, tmp_path, no_trial):
     """Choices differ in number and length; the run prints the same."""
     rows = [{"context": f"row {row}", "endings": ["a", "b"], "label": row % 2} for row in range(40)]
