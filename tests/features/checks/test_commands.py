@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import bertkit as package
+from bertkit.data.tables import read_table
 from bertkit.features.checks.check import codes
 from bertkit.features.checks.command import describe_plan
 from bertkit.features.checks.findings import Finding, Report
@@ -251,11 +252,14 @@ def test_wrong_labels_are_found(table, no_trial, copies, wrong):
         table.train[row]["label"] = {"yes": "no", "no": "yes"}[table.train[row]["label"]]
     if copies > 1:
         table.train[:] = [dict(row) for row in table.train[:40] for _ in range(copies)]
-    found = [finding for finding in table.report(labels=True).findings if finding.code == "label-noise"]
+    out = table.folder / "out.csv"  # of an encoder of 64 positions
+    found = [finding for finding in table.report(labels=True, fix=out).findings if finding.code == "label-noise"]
     said = "160 of 200 examples have the text of an earlier example; copies are in one fold"
     assert any(said in finding.message for finding in found) == (copies > 1)
     lines = {int(each.where.rpartition(" ")[2].rstrip(")")) for each in found if each.level == "warning"}
     assert len(lines & set(range(2, 22))) >= 16
+    suspects = read_table(out.with_name("out.suspects.csv")).columns["line"]
+    assert len({*map(int, suspects)} & set(range(2, 22))) >= (16 if copies == 1 else wrong - 1)
 
 
 @pytest.mark.parametrize("frequent", [4, 50])
