@@ -193,6 +193,16 @@ def test_too_many_texts_for_near_duplicates_are_named(table, no_trial, monkeypat
     assert "more than 439" in finding.message
 
 
+def test_answers_that_no_window_has_are_not_said_to_be_learned_from_a_validation_set(questions, no_trial):
+    for rows, number in ((questions.train, 5), (questions.validation, 1)):
+        for row in rows[:number]:
+            row["context"] = sentence(random.Random(number), 80)
+            row["answers"] = {"text": [row["context"]], "answer_start": [0]}
+    found = {each.where: each.message for each in questions.report().findings if each.code == "lost-labels"}
+    assert found["train"] == "5 of 400 labelled answers are in no input as a whole, and not learned"
+    assert found["validation"] == "1 of 40 labelled answers is in no input as a whole, and cannot be predicted"
+
+
 def test_near_duplicates_have_a_partner_in_each_split():
     """Neither an equal text in another split nor a partner in the training set hides one."""
     pytest.importorskip("datasketch", reason="the extra checks is not installed")
