@@ -285,7 +285,8 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
     """Finds training labels that are probably wrong; only with ``--check-labels``."""
     classes = subject.classes.get("train", [])
     texts = subject.texts[0]
-    if not classes or any(len(names) != 1 for names in classes) or len(texts.columns) > 2:
+    have_one = classes and all(len(names) == 1 for names in classes)
+    if not have_one or len(texts.columns) > 2 or not checked(subject.task).classifies_texts:
         yield note(
             "--check-labels",
             "the labels were not checked: this is for tasks with one class per text or pair of texts",

@@ -60,9 +60,11 @@ class Checked:
 
     Attributes:
         relies_on_case: whether upper case usually distinguishes the labels, as it does for names.
+        classifies_texts: whether a class is that of a text as a whole, or of a pair, so that their vectors tell it.
     """
 
     relies_on_case = False
+    classifies_texts = True
 
     def __init__(self, task: Any):
         self.task = task
@@ -103,6 +105,8 @@ class CheckedClassification(Checked):
 class CheckedChoices(Checked):
     """The place of the right ending is the class."""
 
+    classifies_texts = False
+
     def classes(self, examples: Columns) -> list[list[str]] | None:
         return [[f"ending {label}"] for label in examples["labels"]] if "labels" in examples else None
 
@@ -112,6 +116,7 @@ class CheckedTags(Checked):
     """Entities, or plain tags, which are no spans."""
 
     relies_on_case = True
+    classifies_texts = False
 
     def _tags(self, examples: Columns) -> list[list[str]]:
         return [[self.task.settings.label_names[index] for index in labels] for labels in examples["labels"]]

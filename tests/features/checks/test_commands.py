@@ -262,6 +262,18 @@ def test_wrong_labels_are_found(table, no_trial, copies, wrong):
     assert len({*map(int, suspects)} & set(range(2, 22))) >= (16 if copies == 1 else wrong - 1)
 
 
+def test_labels_that_vectors_of_texts_do_not_tell_are_not_checked(table, ner, no_trial, tmp_path):
+    """The place of the right ending; and the only entity of each sentence, whose class is not that of the sentence."""
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    rows = [{"context": f"row {row}", "endings": [f"{row} a", f"{row} b"], "label": row % 2} for row in range(40)]
+    path = write_json_lines(tmp_path / "rows.jsonl", rows)
+    given = {"train_file": path, "validation_file": path, "max_seq_length": 16}
+    of_choices = package.check("finetune/multiple-choice", model=table.model, labels=True, **given)
+    for report in (of_choices, ner.report(labels=True)):
+        [found] = [finding for finding in report.findings if finding.code == "label-noise"]
+        assert found.message.startswith("the labels were not checked: this is for tasks with one class per text")
+
+
 @pytest.mark.parametrize("frequent", [4, 50])
 def test_labels_of_few_examples_are_not_checked(table, no_trial, frequent):
     pytest.importorskip("cleanlab", reason="the extra checks is not installed")
