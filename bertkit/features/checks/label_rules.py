@@ -218,7 +218,7 @@ def entity_disagreement(subject: Subject) -> Iterator[Finding]:
 
 
 def classes_of_folds(labels: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    """Returns the classes that can be in each fold: those with as many different texts as there are folds."""
+    """Returns the classes that can be in each fold: those with at least as many different texts as there are folds."""
     pairs = np.unique(np.stack([labels, texts]), axis=1)
     classes, counts = np.unique(pairs[0], return_counts=True)
     return classes[counts >= _FOLDS]
@@ -335,9 +335,10 @@ _DIGITS = re.compile(r"\d+")
 def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
     """Returns rare label → the frequent one that it is probably meant for, and how similar they are, in [0, 1].
 
-    Names that look alike count as 1. Other names have one first letter, and the same digits: ``illegal`` is not
-    ``legal``, and ``grade 1`` not ``grade 2``. The beginning of a name that is at most half of it is an abbreviation,
-    unless several names begin so.
+    Of names that look alike, with 1, it is the most frequent. Otherwise it has at least ten rows, and five times as
+    many. A misspelt label has fewer than ten, and its first letter and digits: ``illegal`` is not ``legal``, and
+    ``grade 1`` not ``grade 2``. An abbreviation is its beginning, of three letters to half of it, unless several names
+    begin so.
 
     >>> near_labels({"billing": 97, "biling": 2, "sales": 50, "Sales": 1, "legal": 60, "illegal": 3})
     {'Sales': ('sales', 1.0), 'biling': ('billing', 0.92)}

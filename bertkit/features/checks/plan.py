@@ -189,7 +189,7 @@ def checkpoints(subject: Subject) -> int:
 
 
 def saves(subject: Subject) -> int:
-    """Returns the number of checkpoints that the run writes."""
+    """Returns the number of checkpoints that the run writes; with ``save_strategy: best`` the largest possible one."""
     arguments = subject.arguments
     assert arguments is not None
     strategy = str(arguments.save_strategy.value)
