@@ -64,7 +64,7 @@ def near_duplicates(subject: Subject) -> Iterator[Finding]:
 
 @rule("near-split-overlap", "splits")
 def near_split_overlap(subject: Subject) -> Iterator[Finding]:
-    """Counts the examples of the other splits that are nearly the same as one of the training set."""
+    """Counts examples of the other splits that are nearly the same as one of the training set, but equal to none."""
     yield from _report_between(subject, subject.once(_find_similar), "nearly the same text")
 
 
@@ -81,10 +81,9 @@ def _report_within(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Fi
 
 def _report_between(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
     trained_of: dict[str, dict[Member, Member]] = {}
-    for pair in pairs:
-        if [member.split for member in pair].count("train") == 1:
-            trained, other = pair if pair[0].split == "train" else pair[::-1]
-            trained_of.setdefault(other.split, {}).setdefault(other, trained)
+    for earlier, later in pairs:  # the training set is the first split
+        if earlier.split == "train" != later.split:
+            trained_of.setdefault(later.split, {}).setdefault(later, earlier)
     for split, members in trained_of.items():
         likeness_and_effect = f"{likeness} as an example of the training set, so scores are too high"
         place, sentence = _describe(subject, split, members, likeness_and_effect)
@@ -122,7 +121,8 @@ def _find_equal(subject: Subject) -> Pairs:
 def _find_similar(subject: Subject) -> Pairs:
     """Returns pairs of examples with nearly the same texts, the earlier one first; none without datasketch.
 
-    Examples with exactly the same texts count once.
+    An example is paired with one of its own split, if its texts occur first there, and with one of the training set, if
+    no text of the training set equals its own, which `split_overlap` reports.
     """
     similar: Pairs = []
     datasketch = extra("datasketch")
@@ -134,19 +134,27 @@ def _find_similar(subject: Subject) -> Pairs:
     for number, key in enumerate(keys):
         sketch = index.sketch()
         index.add_grams(sketch, _cut_grams("\n".join(key)))
+        own = _first_of_splits(groups[key])
+        sought = list(own.items())  # split in which an earlier example is sought, and for which one
+        if "train" not in own:
+            sought += [("train", member) for member in groups[key]]
         for candidate in index.candidates(sketch):
-            if _is_similar(key, keys[candidate]):
-                first, *copies = groups[keys[candidate]]
-                similar.append((first, groups[key][0]))
-                similar += [
-                    (copy, member)
-                    for copy in copies
-                    for member in groups[key]
-                    if copy.split != member.split and "train" in (copy.split, member.split)
-                ]
-                break  # one earlier example is enough
+            if not sought:
+                break
+            others = _first_of_splits(groups[keys[candidate]])
+            # An equal text in another split may be why the candidate is before this text.
+            found = {
+                (name, each) for name, each in sought if name in others and (name != each.split or others[name] < each)
+            }
+            if found and _is_similar(key, keys[candidate]):
+                similar += [(others[name], each) for name, each in sought if (name, each) in found]
+                sought = [pair for pair in sought if pair not in found]
         index.insert(number, sketch)
     return similar
+
+
+def _first_of_splits(members: list[Member]) -> dict[str, Member]:
+    return {member.split: member for member in reversed(members)}
 
 
 def _is_similar(one: Key, other: Key) -> bool:
@@ -160,6 +168,6 @@ def _is_similar(one: Key, other: Key) -> bool:
     return True
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)  # a long text has 0.2 MB of them
 def _cut_grams(text: str) -> frozenset[str]:
     return grams(f" {text.lower()[:_MOST_CHARACTERS]} ")

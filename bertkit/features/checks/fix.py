@@ -27,12 +27,11 @@ from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
 
 _MOST_ODD = 0.1  # part of the rows of a table
-_LONGEST = 128  # tokens of a text for its vector, as in the rule label-noise
 
 
 class Doubt(NamedTuple):
     """A label in doubt: the number of its row in the source or the path of its file, the label, a better one with a
-    confidence in [0, 1], and the text."""
+    confidence in [0, 1], and the text, of a pair the first one; for an odd label no better one and 0."""
 
     line: int | str
     label: str
@@ -49,7 +48,8 @@ class Cleaned:
         rows: the rows that are kept, from 0.
         labels: row → its label, where it is another one than in the table.
         removed: reason → number of removed rows.
-        doubts: labels that were changed, or whose rows were removed because of them.
+        doubts: labels that were changed as misspelt, or whose rows were removed because of them; not those that look
+            alike.
     """
 
     rows: list[int]
@@ -68,8 +68,8 @@ def clean(
     """Finds the rows of a table to keep, and their labels.
 
     Removed are rows with an empty text, without a label or with an odd one, with the texts and the label of an earlier
-    row, and rows whose texts have another label more often. Labels that look alike, or that `near_labels` takes for
-    misspelt, get the more frequent name.
+    row, and rows whose texts have another label more often, or as often and before. Labels that look alike, or that
+    `near_labels` takes for misspelt, get the more frequent name.
 
     Args:
         table: the table.
@@ -277,7 +277,7 @@ def _doubt_by_vectors(checkpoint: str, table: Table, texts: Sequence[str], label
     """Returns the labels that are probably wrong by the vectors of a checkpoint."""
     names, ids = np.unique(list(map(str, cleaned.labels_of_rows(table.columns[label]))), return_inverse=True)
     columns = [[str(table.columns[name][row]) for row in cleaned.rows] for name in texts]
-    vectors, numbers = vectors_of(checkpoint, columns, _LONGEST), same_texts(zip(*columns, strict=True))
+    vectors, numbers = vectors_of(checkpoint, columns), same_texts(zip(*columns, strict=True))
     return [
         Doubt(
             table.numbers_of_rows[cleaned.rows[row]], str(names[ids[row]]), str(names[best]), 1 - score, columns[0][row]

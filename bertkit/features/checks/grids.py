@@ -37,7 +37,7 @@ def check_grid(
     """Checks a grid of `bertkit.finetune_grid` before it starts, as `bertkit.check` does for one run.
 
     The first run of each setting is prepared by its own code; of a search, runs with the ends of the ranges. Nothing is
-    trained for later use, and nothing is written but temporary files.
+    trained for later use, and nothing is written but temporary files and the two tables of ``fix``.
 
     Args:
         recipe, output_dir, grid, search, trials, seeds, folds, model, data_dir, overrides, settings: as for
@@ -52,7 +52,7 @@ def check_grid(
 
     Raises:
         RecipeError: ``labels`` is set and cleanlab is not installed.
-        BertkitError: the table of ``fix`` cannot be read or written.
+        BertkitError: ``fix`` is refused, see `bertkit.features.checks.fix.fix`.
 
     Examples:
         ```python
@@ -70,7 +70,7 @@ def check_grid(
         return Report((finding_of(refused),))
     findings: dict[tuple[str, str], Finding] = {}
     plans: dict[str, Any] = {}
-    have_labels_checked: set[str] = set()
+    rows_with_checked_labels: set[str] = set()
     with without_repetitions():
         checked = settings_to_check(definition)
         stands_for = 1 if definition.trials is None else definition.trials / len(checked)
@@ -78,9 +78,9 @@ def check_grid(
             of_recipe = definition.recipe_of(definition.cells(setting)[0])
             rows = key_of_rows(of_recipe)  # usually those of all settings
             report = check(
-                of_recipe, labels=labels and rows not in have_labels_checked, fix=fix if number == 0 else None
+                of_recipe, labels=labels and rows not in rows_with_checked_labels, fix=fix if number == 0 else None
             )
-            have_labels_checked.add(rows)
+            rows_with_checked_labels.add(rows)
             for finding in report.findings:
                 findings.setdefault((finding.code, finding.message), finding)
             if report.plan:

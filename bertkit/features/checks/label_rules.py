@@ -21,6 +21,7 @@ from bertkit.data.tables.folds import assign_folds
 from bertkit.data.tables.table import copies_in_words, same_texts, text_key
 from bertkit.features.checks.findings import Finding, note, rule, warning
 from bertkit.features.checks.subject import Subject, checked
+from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.runtime.progress import counted, inflected
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.splits import ColumnsOf
@@ -34,6 +35,7 @@ _FOLDS = 5
 _LISTED = 20
 _MOST_NAMES = 8  # of classes in a sentence
 _MOST_ITERATIONS = 300
+_WINDOW = 128  # tokens
 
 
 def _count_classes(subject: Subject, split: str) -> Counter[str]:
@@ -216,7 +218,7 @@ def entity_disagreement(subject: Subject) -> Iterator[Finding]:
 
 
 def classes_of_folds(labels: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    """Returns the classes that can be in each fold: those with as many different texts as there are folds."""
+    """Returns the classes that can be in each fold: those with at least as many different texts as there are folds."""
     pairs = np.unique(np.stack([labels, texts]), axis=1)
     classes, counts = np.unique(pairs[0], return_counts=True)
     return classes[counts >= _FOLDS]
@@ -251,15 +253,27 @@ def find_suspects(vectors: np.ndarray, labels: np.ndarray, texts: np.ndarray) ->
     return [(rows[n], kept[probabilities[n].argmax()], float(probabilities[n, own[n]])) for n in ranked]
 
 
-def vectors_of(checkpoint: str, columns: Sequence[Sequence[str]], max_seq_length: int) -> np.ndarray:
-    """Returns a vector for each example, (N, H) float32: the mean of its tokens' vectors in the last layer.
+def vectors_of(checkpoint: str, columns: Sequence[Sequence[str]]) -> np.ndarray:
+    """Returns a vector for each example, as `bertkit embed` does: the mean of its tokens' vectors in the last layer,
+    unless the checkpoint records another pooling. Long texts are read in windows of at most 128 tokens.
 
     The vectors u and v of a pair become u, v, |u - v| and u · v by element, as in InferSent (Conneau et al. 2017).
+
+    Args:
+        checkpoint: folder or Hub id.
+        columns: the N texts, or of pairs the first and the second ones.
+
+    Returns:
+        (N, H) float32; (N, 4 * H) for pairs.
+
+    Raises:
+        CheckpointError: the checkpoint has no complete encoder, or cannot be loaded.
     """
     from bertkit.inference.loaded import load
 
     encoder = load(checkpoint)
-    parts = [encoder.embed(list(texts), max_seq_length=max_seq_length) for texts in columns]
+    window = min(_WINDOW, longest_input(encoder.embedder.model.config))
+    parts = [encoder.embed(list(texts), max_seq_length=window) for texts in columns]
     if len(parts) == 1:
         return parts[0]
     first, second = parts
@@ -271,7 +285,8 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
     """Finds training labels that are probably wrong; only with ``--check-labels``."""
     classes = subject.classes.get("train", [])
     texts = subject.texts[0]
-    if not classes or any(len(names) != 1 for names in classes) or len(texts.columns) > 2:
+    have_one = classes and all(len(names) == 1 for names in classes)
+    if not have_one or len(texts.columns) > 2 or not checked(subject.task).classifies_texts:
         yield note(
             "--check-labels",
             "the labels were not checked: this is for tasks with one class per text or pair of texts",
@@ -287,9 +302,7 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
             "add examples, or remove --check-labels",
         )
         return
-    vectors = vectors_of(
-        str(subject.checkpoint), list(texts.columns.values()), min(128, subject.recipe.data.max_seq_length)
-    )
+    vectors = vectors_of(str(subject.checkpoint), list(texts.columns.values()))
     suspects = find_suspects(vectors, labels, numbers)
     if suspects:
         copies = copies_in_words(numbers, "example", "copies are in one fold")
@@ -322,9 +335,10 @@ _DIGITS = re.compile(r"\d+")
 def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
     """Returns rare label → the frequent one that it is probably meant for, and how similar they are, in [0, 1].
 
-    Names that look alike count as 1. Other names have one first letter, and the same digits: ``illegal`` is not
-    ``legal``, and ``grade 1`` not ``grade 2``. The beginning of a name that is at most half of it is an abbreviation,
-    unless several names begin so.
+    Of names that look alike, with 1, it is the most frequent. Otherwise it has at least ten rows, and five times as
+    many. A misspelt label has fewer than ten, and its first letter and digits: ``illegal`` is not ``legal``, and
+    ``grade 1`` not ``grade 2``. An abbreviation is its beginning, of three letters to half of it, unless several names
+    begin so.
 
     >>> near_labels({"billing": 97, "biling": 2, "sales": 50, "Sales": 1, "legal": 60, "illegal": 3})
     {'Sales': ('sales', 1.0), 'biling': ('billing', 0.92)}
@@ -335,12 +349,11 @@ def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
     for group in look_alikes(counts):
         most = max(group, key=lambda name: counts[name])
         near |= {name: (most, 1.0) for name in group if name != most}
-    for name, count in counts.items():
-        if name in near:
-            continue
+    different = {name: count for name, count in counts.items() if name not in near}
+    for name, count in different.items():
         alike = [
             (round(SequenceMatcher(None, name.casefold(), other.casefold()).ratio(), 2), other)
-            for other, rows in counts.items()
+            for other, rows in different.items()
             if rows >= max(_MISSPELT, _TIMES * count) and other[:1].casefold() == name[:1].casefold()
         ]
         similar = [each for each in alike if each[0] >= _SIMILAR and _DIGITS.findall(each[1]) == _DIGITS.findall(name)]
@@ -356,9 +369,10 @@ def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
             near[name] = max(similar)[::-1]
         elif len(shortened) == 1:
             near[name] = shortened[0][::-1]
-    # Of a misspelt name in another case, that for which the one that looks alike is meant.
-    ends = {name: near.get(other, (other, 1.0)) for name, (other, _) in near.items()}
-    return {name: (other, min(near[name][1], ratio)) for name, (other, ratio) in ends.items()}
+    for name in near:  # the one that is meant may itself be misspelt, or abbreviate another one
+        while (other := near[name][0]) in near:
+            near[name] = (near[other][0], min(near[name][1], near[other][1]))
+    return near
 
 
 @rule("label-typo", "splits")

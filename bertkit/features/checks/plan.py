@@ -35,7 +35,7 @@ from bertkit.training.warm_start.phases import size_of_contrast
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32
-_FEWEST = 3  # checkpoints at the same time, with the smallest limit of a run, 2
+_FEWEST = 3  # checkpoints at the same time with train.save_total_limit=2, which is proposed
 _MOST_SPREAD = 2.0  # ratio of repeated measurements, up to which an estimate is right within this factor
 _MEASURED_BYTES = 1 << 26  # written to measure the time of a checkpoint
 
@@ -142,7 +142,8 @@ def plan(subject: Subject) -> dict[str, Any]:
         examples = {name: len(split.examples) for name, split in splits.items()}
         labels = splits["train"].labels or None if "train" in splits else None
         lengths = np.asarray(subject.features["train"]["length"][:])
-        tokens = int(lengths.mean() * batch * subject.total_steps)
+        of_epoch = min(len(lengths), batch * subject.steps_of_epoch)  # the last batch may be smaller, or left out
+        tokens = round(lengths.mean() * of_epoch * subject.passes)
     else:
         # The phases read the same corpus; the inputs of an epoch and those held out are counted at the first length.
         labels = None
@@ -188,7 +189,7 @@ def checkpoints(subject: Subject) -> int:
 
 
 def saves(subject: Subject) -> int:
-    """Returns the number of checkpoints that the run writes."""
+    """Returns the number of checkpoints that the run writes; with ``save_strategy: best`` the largest possible one."""
     arguments = subject.arguments
     assert arguments is not None
     strategy = str(arguments.save_strategy.value)

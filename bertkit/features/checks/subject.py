@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -59,9 +60,11 @@ class Checked:
 
     Attributes:
         relies_on_case: whether upper case usually distinguishes the labels, as it does for names.
+        classifies_texts: whether a class is that of a text as a whole, or of a pair, so that their vectors tell it.
     """
 
     relies_on_case = False
+    classifies_texts = True
 
     def __init__(self, task: Any):
         self.task = task
@@ -102,6 +105,8 @@ class CheckedClassification(Checked):
 class CheckedChoices(Checked):
     """The place of the right ending is the class."""
 
+    classifies_texts = False
+
     def classes(self, examples: Columns) -> list[list[str]] | None:
         return [[f"ending {label}"] for label in examples["labels"]] if "labels" in examples else None
 
@@ -111,6 +116,7 @@ class CheckedTags(Checked):
     """Entities, or plain tags, which are no spans."""
 
     relies_on_case = True
+    classifies_texts = False
 
     def _tags(self, examples: Columns) -> list[list[str]]:
         return [[self.task.settings.label_names[index] for index in labels] for labels in examples["labels"]]
@@ -179,7 +185,7 @@ class Subject:
         stored: configuration of the checkpoint as it is stored; ``None`` for new weights.
         placement, arguments, trainer: of the run.
         new_weights: names of the weights that are not in the checkpoint.
-        task, splits, features, truncation: of fine-tuning; the last two by split.
+        task, splits, features, truncation: of fine-tuning; the last three by split.
         sources, corpora, examples: of pre-training.
         sample: the part of the corpus that they are; ``None`` if they are the whole.
         num_processes: number of processes of the run, which the check does not start.
@@ -284,12 +290,13 @@ class Subject:
         """Number of optimizer steps of the run; only for rules that need ``trainer``."""
         if self.arguments.max_steps > 0:
             return self.arguments.max_steps
-        return max(1, round(self.steps_of_epoch * self.arguments.num_train_epochs))
+        return max(1, math.ceil(self.arguments.num_train_epochs * self.steps_of_epoch))  # as transformers' Trainer
 
     @property
     def steps_of_epoch(self) -> int:
         """Number of optimizer steps of an epoch, at least 1; only for rules that need ``trainer``."""
-        return max(1, -(-len(self.trainer.train_dataset) // self.recipe.train["global_train_batch_size"]))
+        whole, left = divmod(len(self.trainer.train_dataset), self.recipe.train["global_train_batch_size"])
+        return max(1, whole + (left > 0 and not self.recipe.train.get("dataloader_drop_last")))
 
     @property
     def passes(self) -> float | None:

@@ -21,7 +21,7 @@ from bertkit.tasks.splits import ColumnsOf
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd]")
 _IDENTIFIER = re.compile(r"[\W\d_]*\d[\W\d_]*|[0-9a-f]{8}[0-9a-f-]*|(https?|www)[:.]\S+", re.IGNORECASE)
 _SHARE_OF_IDENTIFIERS = 0.9
-_CUT, _ONE_WORD = 0.01, 0.5  # shares above which a note becomes a warning
+_CUT, _ONE_WORD = 0.01, 0.5  # shares from which, and above which, a note becomes a warning
 _LEAK_PRECISION, _LEAK_RECALL, _LEAK_EXAMPLES = 0.98, 0.9, 10
 _SYMBOLS = "symbols"
 _MOST_WORDS = 100_000  # different words that are tokenized, the most frequent ones
@@ -83,10 +83,11 @@ def lost_labels(subject: Subject) -> Iterator[Finding]:
     for name, features in subject.features.items():
         lost = checked(subject.task).lost_labels(ColumnsOf(features), ColumnsOf(subject.splits[name].examples))
         if lost and lost[0]:
+            effect = "not learned" if name == "train" else "cannot be predicted"
             yield warning(
                 name,
                 f"{lost[0]:,} of {lost[1]:,} labelled answers {inflected(lost[0], 'is', 'are')} in no input as a "
-                "whole, and not learned",
+                f"whole, and {effect}",
                 "set a larger --max-seq-length, or a larger overlap of the windows (--doc-stride, --stride)",
             )
 

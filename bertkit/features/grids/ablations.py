@@ -127,7 +127,7 @@ def ablations(
         results = bertkit.ablations(
             ["texts/"], tasks=["mrpc"], data_dir="GLUE", output_dir="out", overrides={"data.vocab_size": 30522}
         )
-        results.tasks["mrpc"]
+        results.tasks["no-nsp"]["mrpc"].difference  # from the whole of BERT
         ```
     """
     folder, tasks = Path(output_dir), several(tasks)

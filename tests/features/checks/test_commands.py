@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import bertkit as package
+from bertkit.data.tables import read_table
 from bertkit.features.checks.command import describe_plan
 from bertkit.features.checks.findings import Finding, Report
 from bertkit.features.checks.plan import _find_available_memory
@@ -202,6 +203,20 @@ def test_memory_and_examples_are_those_of_the_run(table, monkeypatch):
     assert plan["memory_bytes"] == of_run.states + of_run.activations
 
 
+@pytest.mark.parametrize(("epochs", "drop_last", "steps"), [(2, False, 6), (1.5, False, 5), (1.5, True, 3)])
+def test_steps_and_tokens_are_those_of_the_run(table, no_trial, epochs, drop_last, steps):
+    """20 rows in batches of 8: the last one of an epoch has four rows, or is left out."""
+    del table.train[20:], table.validation[4:]
+    table.overrides |= {"train.num_train_epochs": epochs, "train.dataloader_drop_last": drop_last}
+    plan = table.report().plan
+    package.finetune(table.recipe, output_dir=table.folder / "run", model=table.model, overrides=table.overrides)
+    last = max((table.folder / "run").rglob("trainer_state.json"), key=lambda path: path.stat().st_mtime_ns)
+    state = json.loads(last.read_text())
+    assert plan["steps"] == state["global_step"] == steps
+    # In part of an epoch the batches may be those with more rows.
+    assert plan["tokens"] == pytest.approx(state["num_input_tokens_seen"], rel=0.1 if epochs % 1 else 0)
+
+
 def test_the_memory_of_several_inputs_is_not_estimated(table, tmp_path, no_trial):
     """Choices differ in number and length; the run prints the same."""
     rows = [{"context": f"row {row}", "endings": ["a", "b"], "label": row % 2} for row in range(40)]
@@ -236,11 +251,26 @@ def test_wrong_labels_are_found(table, no_trial, copies, wrong):
         table.train[row]["label"] = {"yes": "no", "no": "yes"}[table.train[row]["label"]]
     if copies > 1:
         table.train[:] = [dict(row) for row in table.train[:40] for _ in range(copies)]
-    found = [finding for finding in table.report(labels=True).findings if finding.code == "label-noise"]
+    out = table.folder / "out.csv"  # of an encoder of 64 positions
+    found = [finding for finding in table.report(labels=True, fix=out).findings if finding.code == "label-noise"]
     said = "160 of 200 examples have the text of an earlier example; copies are in one fold"
     assert any(said in finding.message for finding in found) == (copies > 1)
     lines = {int(each.where.rpartition(" ")[2].rstrip(")")) for each in found if each.level == "warning"}
     assert len(lines & set(range(2, 22))) >= 16
+    suspects = read_table(out.with_name("out.suspects.csv")).columns["line"]
+    assert len({*map(int, suspects)} & set(range(2, 22))) >= (16 if copies == 1 else wrong - 1)
+
+
+def test_labels_that_vectors_of_texts_do_not_tell_are_not_checked(table, ner, no_trial, tmp_path):
+    """The place of the right ending; and the only entity of each sentence, whose class is not that of the sentence."""
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    rows = [{"context": f"row {row}", "endings": [f"{row} a", f"{row} b"], "label": row % 2} for row in range(40)]
+    path = write_json_lines(tmp_path / "rows.jsonl", rows)
+    given = {"train_file": path, "validation_file": path, "max_seq_length": 16}
+    of_choices = package.check("finetune/multiple-choice", model=table.model, labels=True, **given)
+    for report in (of_choices, ner.report(labels=True)):
+        [found] = [finding for finding in report.findings if finding.code == "label-noise"]
+        assert found.message.startswith("the labels were not checked: this is for tasks with one class per text")
 
 
 @pytest.mark.parametrize("frequent", [4, 50])

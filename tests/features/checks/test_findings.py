@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bertkit import check
 from bertkit.features.checks.check import finding_of
+from bertkit.features.checks.duplicate_rules import near_duplicates, near_split_overlap
+from bertkit.features.checks.subject import Subject, Texts
 from bertkit.runtime.errors import BertkitError
 
-from .conftest import Case, write_csv, write_json_lines
+from .conftest import Case, sentence, write_csv, write_json_lines
 from .plants import bad_label, misspelt, repeat, with_a_head, with_other_outputs
 
 
@@ -197,6 +201,34 @@ def test_too_many_texts_for_near_duplicates_are_named(table, no_trial, monkeypat
     assert "more than 439" in finding.message
 
 
+def test_answers_that_no_window_has_are_not_said_to_be_learned_from_a_validation_set(questions, no_trial):
+    for rows, number in ((questions.train, 5), (questions.validation, 1)):
+        for row in rows[:number]:
+            row["context"] = sentence(random.Random(number), 80)
+            row["answers"] = {"text": [row["context"]], "answer_start": [0]}
+    found = {each.where: each.message for each in questions.report().findings if each.code == "lost-labels"}
+    assert found["train"] == "5 of 400 labelled answers are in no input as a whole, and not learned"
+    assert found["validation"] == "1 of 40 labelled answers is in no input as a whole, and cannot be predicted"
+
+
+def test_near_duplicates_have_a_partner_in_each_split():
+    """Neither an equal text in another split nor a partner in the training set hides one."""
+    pytest.importorskip("datasketch", reason="the extra checks is not installed")
+    text = sentence(random.Random(1))
+    rows = {
+        "train": [text],
+        "validation": [f"{text} .", f"{text} ,", "other"],
+        "test": [f"{text} .", f"{text} .", text],
+    }
+    subject = Subject(recipe=None, splits={name: SimpleNamespace(examples=texts) for name, texts in rows.items()})
+    subject.texts = [Texts(name, {"text": texts}, f"{name} {{}}".format) for name, texts in rows.items()]
+    [within] = near_duplicates(subject)
+    assert within.message.startswith("1 of 3 examples (33.3 %) of validation has nearly the same text as an earlier")
+    assert (within.where, within.message.split("is like ")[-1]) == ("validation 1", "validation 0")
+    between = {each.where: each.message.partition(" example")[0] for each in near_split_overlap(subject)}
+    assert between == {"validation 0": "2 of 3", "test 0": "2 of 3"}  # that of an equal text is another finding
+
+
 @pytest.mark.parametrize("objective", ["nsp", "sop", "none"])
 def test_random_next_sentences_are_named_where_there_are_some(corpus, no_trial, objective):
     corpus.train.extend(corpus.train[:10])
@@ -242,7 +274,7 @@ def test_other_packages_register_what_they_know(monkeypatch):
     from datasets import Dataset
 
     from bertkit.features.checks.label_rules import rare_class
-    from bertkit.features.checks.subject import Checked, Subject, checked
+    from bertkit.features.checks.subject import Checked, checked
     from bertkit.tasks.splits import Split
 
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "third_party")

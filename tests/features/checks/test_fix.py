@@ -30,6 +30,16 @@ def check(table, path, changes=None, **given):
         ({"sales": 50, "Sales": 20, "sales ": 1}, {"Sales": "sales", "sales ": "sales"}),
         ({"billing": 97, "Biling": 2, "biling": 2}, {"Biling": "billing", "biling": "billing"}),
         ({"billing": 97, "Billing": 18, "Biling": 2}, {"Billing": "billing", "Biling": "billing"}),
+        (
+            {"Billing": 97, "billing": 18, "Biling": 2, "biling": 2},
+            dict.fromkeys(("billing", "Biling", "biling"), "Billing"),
+        ),
+        # What is meant by a misspelt label is an abbreviation.
+        (
+            {"accounting department": 97, "accounting": 15, "acounting": 2, "Acounting": 2},
+            dict.fromkeys(("accounting", "acounting", "Acounting"), "accounting department"),
+        ),
+        ({"positive": 80, "Positive": 20, "pos": 12}, {"Positive": "positive", "pos": "positive"}),
         # Other classes: negations, numbers, short names, and names that are not rare.
         ({"legal": 60, "illegal": 3, "entailment": 50, "not_entailment": 2}, {}),
         ({"grade 10": 60, "grade 11": 3}, {}),
