@@ -179,6 +179,7 @@ def read_results(folder: Path) -> tuple[Definition, GridResults]:
 
     Raises:
         OutputError: there is no grid.
+        RecipeError: it is a search, and Optuna is missing.
     """
     definition, task = read(folder), None
     for setting in settings_of(definition, folder):
