@@ -198,6 +198,7 @@ REFUSED = {
     ),
     "folds too": ({"folds": 3, "overrides": {"data.folds": 5}}, "data.folds: is a single value, and --folds has it too"),
     "seeds as values": ({"grid": ["train.seed=1,2"]}, "--grid train.seed: use --seeds"),
+    "a report": ({"grid": ["train.report=true,false"]}, "train.report: does not change the scores"),
     "a placement": ({"grid": ["placement.device=cpu,gpu"]}, "a placement does not change the scores"),
     "an empty range": ({"search": ["train.learning_rate=1e-3..1e-4"], "trials": 2}, "from 0.001 to 0.0001 is empty"),
     "a logarithm of zero": ({"search": ["train.weight_decay=0..1:log"], "trials": 2}, "starts above 0"),
