@@ -289,6 +289,9 @@ def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
         grid(seeds=2, overrides={"placement.device": "auto"})
     command = ["-P", "-m", "bertkit.features.grids.workers", str(tmp_path / "out")]
     assert started == [(command, "4"), (command, "7")]
+    pytest.importorskip("optuna", reason="needs the extra search")
+    with pytest.raises(TrainingError, match="6 runs have not ended"):  # also those of trials that have not begun
+        grid("searched", search=["train.learning_rate=1e-4..1e-3"], trials=3, seeds=2, overrides={"placement.device": "auto"})
 
 
 @pytest.mark.slow
