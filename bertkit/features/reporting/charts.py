@@ -200,7 +200,7 @@ def _draw_curves(
             axes.axvline(phase["first_step"], color=GREY, linewidth=1, label=start)
         if len(known) + len(lines) + len(phases[1:]) > 1:
             # By name, as matplotlib leaves out lines whose names begin with _, as that of a run may, otherwise.
-            axes.legend(axes.get_lines(), [line.get_label() for line in axes.get_lines()])
+            axes.legend(axes.get_lines(), [str(line.get_label()) for line in axes.get_lines()])
 
     last = "; ".join(f"{key} {number(value[1][-1])} at step {value[0][-1]:,}" for key, value in known.items())
     last += "".join(f"; {key} {number(value)}" for key, value in lines.items())

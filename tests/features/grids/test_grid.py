@@ -290,9 +290,9 @@ def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
     command = ["-P", "-m", "bertkit.features.grids.workers", str(tmp_path / "out")]
     assert started == [(command, "4"), (command, "7")]
     pytest.importorskip("optuna", reason="needs the extra search")
+    search = {"search": ["train.learning_rate=1e-4..1e-3"], "trials": 3}
     with pytest.raises(TrainingError, match="6 runs have not ended"):  # also those of trials that have not begun
-        search = ["train.learning_rate=1e-4..1e-3"]
-        grid("searched", search=search, trials=3, seeds=2, overrides={"placement.device": "auto"})
+        grid("searched", **search, seeds=2, overrides={"placement.device": "auto"})
 
 
 @pytest.mark.slow
