@@ -70,8 +70,8 @@ class Ensemble:
         output_dir: the checkpoint for `bertkit predict` and `bertkit evaluate`.
         setting: name of the setting of its members.
         members: names of the runs.
-        scores: score of each member on the validation set.
-        score: score of the ensemble on the validation set; None if the members have different ones, as with folds.
+        scores: score of each member, as in the results of the grid.
+        score: score of the ensemble on the validation set; None with folds, as members were trained on the rows.
         metric: metric of the scores.
         notes: limits of the scores, such as an incomplete grid; also printed to stderr.
     """
@@ -128,7 +128,7 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
         write_json(draft / ENSEMBLE_FILE, record)
         write_whole(draft / "README.md", _describe(results.best, names, notes))
         score = None
-        if definition.folds is None:
+        if definition.folds is None and not definition.recipe.data.scores_all_rows:
             outcome = outcome_of(draft)
             scored = outcome.scores(further_metrics(getattr(definition.recipe.task, "metrics", ())))
             score = main_score(outcome.task, {f"eval_{name}": value for name, value in scored.items()})

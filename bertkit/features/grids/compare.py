@@ -169,7 +169,7 @@ def _replace_values(
             system.source, [collapse_of(*(map(decision, values) for values in _list_values(system)))]
         )
         return System(system.source, runs, gold, measure, terms, main_metric, list, places=places, notes=notes)
-    return System(system.name, runs, gold, measure, terms, main_metric, list, notes=system.notes)
+    return System(system.name, runs, gold, measure, terms, main_metric, list, places=system.places, notes=system.notes)
 
 
 def _read_numbers(systems: Sequence[System | Table]) -> list[System]:

@@ -196,6 +196,9 @@ def _faults_of_arguments(
     for key in (*values, *spaces):
         if key in overrides:
             faults.append(f"{key}: is given twice, in the grid and as a single value; keep one of them")
+    if folds is not None:
+        of_folds = [key for key in ("data.folds", "data.fold") if key in overrides]
+        faults += [f"{key}: is a single value, and --folds has it too; keep one of them" for key in of_folds]
     return faults
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from transformers import TrainerCallback
 
-from bertkit.features.grids.definition import GRID_FILE, RUNS
+from bertkit.features.grids.definition import RUNS
 from bertkit.features.grids.grid import all_values, prepare
 from bertkit.features.grids.results import BEST, GridResults
 from bertkit.features.grids.table import failures, notes
@@ -197,7 +197,7 @@ def finetune_glue_grid(
     tasks = several(tasks)
     check_tasks(tasks)
     folder = Path(output_dir)
-    check_contents(folder, (*_own_entries(), GRID_FILE, RUNS))
+    check_contents(folder, (*_own_entries(), RUNS))  # the last is left where the process that writes is killed
     values = all_values(overrides, model, data_dir)
     prepared = _call_for_each(
         tasks, lambda name: prepare(GLUE + name, folder / name, grid, search, trials, seeds, folds, values)
@@ -294,7 +294,8 @@ def glue_table(results: GlueResults, format: Format = "text") -> str:
 
 
 def glue_grid_table(results: GlueGridResults, format: Format = "text") -> str:
-    """Formats the best setting of each task, with means in per cent; see `ResultTable.formatted`."""
+    """Formats the best setting of each task, with means in per cent, in CSV as in the results; see
+    `ResultTable.formatted`."""
     rows = []
     for name, each in results.tasks.items():
         row = each.best_setting

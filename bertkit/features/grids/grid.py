@@ -78,8 +78,9 @@ class PreparedGrid:
                     forget_failures(folder)
             if self.gpus > 1:
                 work_on_gpus(folder, self.gpus)
-                if left := source_of(definition, folder).cells():
-                    runs = counted(len(left), "run has", "runs have")
+                if source_of(definition, folder).cells():
+                    left = collect(definition, self.task, folder).unfinished
+                    runs = counted(left, "run has", "runs have")
                     raise TrainingError(f"{folder}: {runs} not ended; repeat the command to continue")
             else:
                 with sharing_encodings(folder / ENCODED):

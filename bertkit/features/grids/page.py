@@ -11,6 +11,7 @@ from bertkit.features.grids.results import GridResults, SettingResult, read_resu
 from bertkit.features.grids.table import conclusions, notes
 from bertkit.features.grids.values import value_label
 from bertkit.metrics import score_range
+from bertkit.recipe.files import run_name
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.files import check_new_file, read_record, write_whole
 from bertkit.runtime.formats import amount
@@ -30,7 +31,7 @@ class DrawnSetting(NamedTuple):
         name: its values in a few words.
         scores: place in pixels, score as text, and whether the run has collapsed, for each finished run.
         mean, low, high: places in pixels; None where they are not known.
-        notes: failed and collapsed runs.
+        notes: numbers of failed and collapsed runs, and whether the search pruned the setting.
         time: wall time of its finished runs together; empty if unknown.
     """
 
@@ -108,7 +109,7 @@ def _draw_content(results: GridResults, cells: Mapping[str, Sequence[str]], fold
         drawn.append(DrawnSetting(row, ", ".join(values) or "the recipe", marks, *places, notes(row), time))
     return {
         "results": results,
-        "folder": folder.name,
+        "folder": run_name(folder),
         "settings": drawn,
         "conclusions": [f"{line.removeprefix('* ').removesuffix('.')}." for line in conclusions(results)],
         "ticks": [(_WIDTH * part / 4, amount(low + (high - low) * part / 4, digits=4)) for part in range(5)],

@@ -27,7 +27,7 @@ from bertkit.runtime.files import new_folder, remove_unfinished, write_json, wri
 from bertkit.runtime.formats import to_csv
 from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.progress import counted
-from bertkit.tasks.base import Task, per_example
+from bertkit.tasks.base import PerExampleTask, Task, per_example
 from bertkit.tasks.folds import fold_of_each
 from bertkit.tasks.registry import task_of_recipe
 from bertkit.training.runs.directory import contents
@@ -88,7 +88,8 @@ class GridResults(Summarized):
         unfinished: number of runs that have not ended.
         test: ``n``, ``mean``, ``sd``, ``low`` and ``high`` of the runs of the best setting on the test set, as in
             `SettingResult`; None without a labelled one.
-        out_of_fold: scores of the out-of-fold predictions of the best setting; None without folds.
+        out_of_fold: number and scores of the out-of-fold predictions of the best setting; None without folds, unless
+            all of its runs have finished, and for a task that is no `bertkit.tasks.base.PerExampleTask`.
     """
 
     output_dir: Path
@@ -179,6 +180,7 @@ def read_results(folder: Path) -> tuple[Definition, GridResults]:
 
     Raises:
         OutputError: there is no grid.
+        RecipeError: it is a search, and Optuna is missing.
     """
     definition, task = read(folder), None
     for setting in settings_of(definition, folder):
@@ -247,7 +249,8 @@ def write(definition: Definition, results: GridResults) -> GridResults:
         remove_unfinished(place)
     if results.best is not None and definition.folds is not None:
         cells = best_cells(definition, results)
-        if len(cells) == definition.runs_per_setting:
+        has_references = isinstance(task_of_recipe(definition.recipe), PerExampleTask)
+        if has_references and len(cells) == definition.runs_per_setting:
             results = dataclasses.replace(results, out_of_fold=_write_out_of_fold(cells, folder))
     if results.best_run is not None:  # copied without its intermediate checkpoints, unless it is there already
         run, place = folder / RUNS / results.best_run, folder / BEST

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.features.grids.definition import Cell, Definition, Record, Setting
 from bertkit.features.grids.values import Range
+from bertkit.runtime.errors import importing
 from bertkit.runtime.files import disk_faults, write_whole
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ _SEEDS = 2**32  # the limit of numpy
 class Search:
     """Trials of a search; all methods are called by one process at a time, which holds the lock of the grid.
 
-    The proposal for a trial depends only on the seed, its number and the trials that have ended, so that a search by
-    one worker is repeatable, interrupted or not. The mean score of a setting is reported after each of its runs. Once
-    five trials are complete, a setting below the median of the others after as many runs is pruned: its other runs are
-    left out.
+    The proposal for a trial depends only on the seed, its number and the other trials, so that a search by one worker
+    is repeatable, interrupted or not. The mean score of a setting is reported after each of its runs. Once five trials
+    are complete, a setting whose highest mean so far is below the median of theirs after as many runs is pruned: its
+    other runs are left out.
     """
 
     def __init__(self, definition: Definition, folder: Path):
@@ -34,10 +35,11 @@ class Search:
 
     @contextmanager
     def _study(self, number: int = 0) -> Iterator[optuna.Study]:
-        """Yields the study, with the sampler of trial ``number``."""
-        import optuna
-        from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
+        """Yields the study, with the sampler of trial ``number``; RecipeError if Optuna is missing."""
+        with importing(f"{self.folder}: a grid of --search", "search"):  # one that was made elsewhere is read here
+            import optuna
+            from optuna.storages import JournalStorage
+            from optuna.storages.journal import JournalFileBackend
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         path = self.folder / JOURNAL

@@ -34,6 +34,7 @@ _NOT_IN_A_GRID = {
     "train.seed": "use --seeds",
     "data.folds": "use --folds",
     "data.fold": "use --folds",
+    "train.report": "does not change the scores; give it once with --set",
     "task.kind": "a grid is for one task",
 }
 

@@ -186,7 +186,7 @@ def grid_lock(folder: Path, patience: float = _FOR_THE_LOCK) -> Iterator[None]:
 
 
 def work(definition: Definition, folder: Path) -> None:
-    """Runs the cells of a grid that are not taken, until every cell has a record.
+    """Runs the cells of a grid that are not taken, until every cell has a record, but those of pruned settings.
 
     While all remaining cells are taken by other workers, it waits: a cell whose worker is killed is free again.
     """

@@ -199,7 +199,8 @@ def _draw_curves(
             start = f"{phase['max_seq_length']} tokens from step {phase['first_step']:,}"
             axes.axvline(phase["first_step"], color=GREY, linewidth=1, label=start)
         if len(known) + len(lines) + len(phases[1:]) > 1:
-            axes.legend()
+            # By name, as matplotlib leaves out lines whose names begin with _, as that of a run may, otherwise.
+            axes.legend(axes.get_lines(), [str(line.get_label()) for line in axes.get_lines()])
 
     last = "; ".join(f"{key} {number(value[1][-1])} at step {value[0][-1]:,}" for key, value in known.items())
     last += "".join(f"; {key} {number(value)}" for key, value in lines.items())
@@ -208,7 +209,7 @@ def _draw_curves(
 
 
 def format_tick(value: float) -> str:
-    """Formats the value of a tick, which is whole, so that no factor or offset stands above the axis.
+    """Formats the value of a tick in full, so that no factor or offset stands above the axis.
 
     >>> [format_tick(value) for value in (0, 0.25, 0.00015000000000000001, 1e-4, 1500, 2_000_000)]
     ['0', '0.25', '1.5e-4', '1e-4', '1,500', '2e+6']

@@ -255,7 +255,8 @@ def _draw_curves(
                 curve = display.from_predictions(true[:, c], probabilities[:, c], ax=axes, drop_intermediate=True)
                 curve.line_.set_label(label)
             axes.set(xlabel=labels[0], ylabel=labels[1])
-            axes.legend()
+            # By name, as matplotlib leaves out lines whose names begin with _ otherwise.
+            axes.legend(axes.get_lines(), [str(line.get_label()) for line in axes.get_lines()])
 
         listed = "; ".join(f"{names[c]} {area:.3f}" for c, area in values.items())
         return Chart(name, title, f"{title}, {score}: {listed}.", draw, (4.3, 3.8), note)

@@ -178,6 +178,12 @@ def test_a_run_is_compared_with_itself_and_with_a_file(grid, predictions):
     mixed = bertkit.compare(run, predictions("predictions.jsonl", ["good"] * len(gold), gold)).comparisons[0]
     assert mixed.scores_a == same.scores_a
     assert mixed.scores_b == (gold.count("good") / len(gold),)
+    predicted = outcome.task.to_labels(outcome.predictions_and_references()[0])
+    wrong = ["good" if label == "bad" else "bad" for label in predicted]
+    differing = bertkit.compare(run, predictions("wrong.jsonl", wrong, gold)).comparisons[0]
+    rows = [*differing.only_a, *differing.only_b]
+    assert len(rows) == len(gold)
+    assert all(row["place"].startswith("reviews.jsonl, line ") for row in rows)  # the run knows them
 
 
 @pytest.mark.slow

@@ -35,6 +35,15 @@ def test_an_ensemble_averages_the_logits(grid, table, tmp_path):
     assert [row["probabilities"]["good"] for row in probabilities] == pytest.approx(expected[:, 1].tolist(), rel=1e-5)
 
 
+@pytest.mark.slow
+def test_members_that_have_seen_all_rows_give_no_score(grid, tmp_path):
+    """Models of folds have scored their rows."""
+    results = grid(seeds=1, overrides={"data.folds": 2})
+    made = bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble")
+    assert (made.score, made.scores) == (None, (results.best_setting.mean,))
+    assert bertkit.load(made.output_dir).predict(["a lovely film"])
+
+
 def test_what_is_no_grid_and_a_folder_in_use_are_refused(grid, tmp_path):
     with pytest.raises(BertkitError, match=r"contains no grid \(grid\.json\)"):
         bertkit.ensemble(tmp_path, output_dir=tmp_path / "ensemble")

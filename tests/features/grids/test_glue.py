@@ -229,6 +229,9 @@ def test_foreign_files_are_refused_and_left_alone(run, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputError, match="a file of that name exists"):
         finetune_glue(["rte"], output_dir=tmp_path / "file")
+    (out / "rte" / "notes.txt").rename(out / "grid.json")
+    with pytest.raises(OutputError, match=r"contains grid\.json; give another folder"):  # that of a single task
+        finetune_glue_grid(["rte", "mrpc"], output_dir=out)
 
 
 @pytest.mark.parametrize("function", [finetune_glue, partial(finetune_glue_grid, seeds=2)], ids=["runs", "grids"])

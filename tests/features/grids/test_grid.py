@@ -196,7 +196,9 @@ REFUSED = {
         {"grid": {"train.weight_decay": [0, 0.1]}, "overrides": {"train.weight_decay": 0}},
         "train.weight_decay: is given twice, in the grid and as a single value",
     ),
+    "folds too": ({"folds": 3, "overrides": {"data.folds": 5}}, "data.folds: is a single value, and --folds has it"),
     "seeds as values": ({"grid": ["train.seed=1,2"]}, "--grid train.seed: use --seeds"),
+    "a report": ({"grid": ["train.report=true,false"]}, "train.report: does not change the scores"),
     "a placement": ({"grid": ["placement.device=cpu,gpu"]}, "a placement does not change the scores"),
     "an empty range": ({"search": ["train.learning_rate=1e-3..1e-4"], "trials": 2}, "from 0.001 to 0.0001 is empty"),
     "a logarithm of zero": ({"search": ["train.weight_decay=0..1:log"], "trials": 2}, "starts above 0"),
@@ -287,6 +289,10 @@ def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
         grid(seeds=2, overrides={"placement.device": "auto"})
     command = ["-P", "-m", "bertkit.features.grids.workers", str(tmp_path / "out")]
     assert started == [(command, "4"), (command, "7")]
+    pytest.importorskip("optuna", reason="needs the extra search")
+    search = {"search": ["train.learning_rate=1e-4..1e-3"], "trials": 3}
+    with pytest.raises(TrainingError, match="6 runs have not ended"):  # also those of trials that have not begun
+        grid("searched", **search, seeds=2, overrides={"placement.device": "auto"})
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def test_a_grid_is_drawn_with_all_its_runs(grid, tmp_path):
         report_grid(tmp_path / "out", output=tmp_path / "mine.html")
 
 
-def test_an_interval_below_zero_is_in_the_drawing(tmp_path):
+def test_an_interval_below_zero_is_in_the_drawing(tmp_path, monkeypatch):
     definition = define("finetune/glue/stsb", {}, (), (), None, 2, None)
     with pytest.raises(OutputError, match="contains no grid"):
         report_grid(tmp_path)
@@ -47,6 +47,8 @@ def test_an_interval_below_zero_is_in_the_drawing(tmp_path):
     source = report_grid(tmp_path).read_text()
     [line] = re.findall(r'<line x1="(-?[\d.]+)" y1="(?:[\d.]+)" x2="([\d.]+)" y2="(?:[\d.]+)"/>', source)
     assert 20 <= float(line[0]) < float(line[1])
+    monkeypatch.chdir(tmp_path)
+    assert f"<title>{tmp_path.name}: grid</title>" in report_grid(".").read_text()
 
 
 def test_large_scores_have_no_exponent_and_errors_one_full_stop(tmp_path):

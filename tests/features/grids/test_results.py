@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
 
 import bertkit
 from bertkit.features.grids.definition import define
+from bertkit.features.grids.grid import finetune_grid
 from bertkit.features.grids.results import collect, limits
 from bertkit.features.grids.table import grid_table
 from bertkit.recipe.fields import TRAIN_DEFAULTS
-from bertkit.tasks.registry import task_of_recipe
+from bertkit.tasks.registry import TASKS, task_of_recipe
 
 from .conftest import write_record
 
@@ -158,3 +160,18 @@ def test_scores_have_the_name_of_the_metric_that_the_data_decided(grid, table, t
     assert bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble").metric == "pearson"
     assert "pearson on the validation set" in bertkit.report_grid(results.output_dir).read_text()
     assert bertkit.compare(results.output_dir, results.output_dir).verdicts == {}  # which would be that of one fold
+
+
+@pytest.mark.slow
+def test_folds_of_a_task_without_references_have_scores_alone(tmp_path, checkpoint, quick, monkeypatch):
+    """A task of another package that sets no predictions beside references has no out-of-fold predictions."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "third_party")
+    TASKS.kinds()  # those that are installed are known, and again at the end
+    monkeypatch.delitem(TASKS.__dict__, "_installed")
+    table = tmp_path / "table.csv"
+    rows = [f"a film of number {number},{number % 2},{'film' if number % 3 else 'plot'}\n" for number in range(12)]
+    table.write_text("".join(["text,stars,topic\n", *rows]))
+    recipe, given = {"task": {"kind": "reviews"}}, {**quick, "data.train_file": str(table)}
+    results = finetune_grid(recipe, output_dir=tmp_path / "out", model=str(checkpoint), folds=2, overrides=given)
+    assert (results.best_setting.n, results.out_of_fold) == (2, None)
+    assert (tmp_path / "out" / "grid_results.json").is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import count
 
 import pytest
@@ -10,6 +11,7 @@ from bertkit.features.grids import workers
 from bertkit.features.grids.definition import define
 from bertkit.features.grids.search import JOURNAL, Search
 from bertkit.features.grids.workers import SampledCells
+from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.locks import RunLock
 from bertkit.training.runs.listing import RECORDS
 
@@ -105,6 +107,15 @@ def test_a_failed_run_is_tried_again_by_a_repeated_command(searched, tmp_path):
     assert repeated.cells() == [failed]
     write_record(tmp_path, failed, 0.6)
     assert repeated.cells() == []
+
+
+def test_a_search_is_read_with_the_extra_alone(searched, tmp_path, monkeypatch):
+    """A grid that another environment has made: the message names the extra."""
+    definition, source = searched
+    source.cells()
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(RecipeError, match=r"a grid of --search needs the extra search: pip install 'bertkit\["):
+        Search(definition, tmp_path).settings()
 
 
 def test_the_runs_of_a_search(grid):

@@ -32,8 +32,9 @@ def test_axes_of_scores_are_their_ranges(key, values, limits):
     [chart] = charts(entries(key, *values)).values()
     assert drawn(chart).get_ylim() == limits
     assert chart.note == ""
-    [both] = overlay_curves({"a": entries(key, *values), "b": entries(key, *values)}, [key]).parts
+    [both] = overlay_curves({"_a": entries(key, *values), "b": entries(key, *values)}, [key]).parts
     assert drawn(both).get_ylim() == limits
+    assert [text.get_text() for text in drawn(both).get_legend().get_texts()] == ["_a", "b"]
 
 
 def test_percentages_of_questions_end_at_100():

@@ -163,6 +163,14 @@ def test_curves_are_those_of_scikit_learn():
     assert found["Precision and recall"].alt == "Precision and recall, AP: b 0.833."
 
 
+def test_curves_of_labels_of_fasttext_are_named():
+    """matplotlib takes names that begin with _ for those of lines without one."""
+    labels, names = np.array([0, 1, 2, 0, 1, 2]), ["__label__a", "__label__b", "c"]
+    found = parts(class_sections(labels, np.eye(3)[labels], labels, names, None))
+    legend = [text.get_text() for text in drawn(found["ROC"]).get_legend().get_texts()]
+    assert legend == ["__label__a · AUC 1.000", "__label__b · AUC 1.000", "c · AUC 1.000"]
+
+
 def test_a_reliability_diagram_says_what_it_counts():
     labels = np.array([[1, 0], [0, 1], [1, 1]])
     sections = class_sections(labels, labels * 0.9, labels, ["a", "b"], None)
