@@ -74,7 +74,7 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         dtype = hidden_states.dtype
-        if dtype == self.weight.dtype:
+        if dtype == self.weight.dtype and not torch.is_autocast_enabled():  # that of GPUs
             return super().forward(hidden_states)
         with torch.autocast(hidden_states.device.type, enabled=False):
             weight, bias = self.weight.to(dtype), self.bias.to(dtype)

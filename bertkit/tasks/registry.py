@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from bertkit.recipe import load
 from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.errors import RecipeError, listed, noted
+from bertkit.runtime.errors import RecipeError, noted
 from bertkit.runtime.options import several
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def validate_recipes(files: str | Path | Sequence[str | Path], *, run_code: bool
             no code of a recipe runs.
 
     Raises:
-        RecipeError: a file is invalid; the message lists the faults of all files, at most 20.
+        RecipeError: a file is invalid; the message lists the faults of all files, at most 20 of each.
 
     Examples:
         ```python
@@ -250,7 +250,7 @@ def validate_recipes(files: str | Path | Sequence[str | Path], *, run_code: bool
                 except RecipeError as error:
                     raise RecipeError(f"recipe {recipe.name}: data.{error}") from error
     if faults:
-        raise RecipeError(listed(faults))
+        raise RecipeError("\n".join(faults))  # each is the list of a file
 
 
 class by_kind_of_task(Generic[P, R]):

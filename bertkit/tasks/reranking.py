@@ -133,10 +133,9 @@ class RerankingTask(TableTask, TextClassification):
     def read_split(self, name: str, table: Table) -> Split:
         query, passage = self.settings.text_columns
         table = self.readable(table)
-        if self.settings.negative_columns and (
-            name != "test" or set(self.settings.negative_columns) <= set(table.columns)
-        ):
-            rows = read_texts(table, [query, passage, *self.settings.negative_columns])
+        negatives = self.settings.negative_columns
+        if negatives and (self._needs_labels(name) or set(negatives) <= set(table.columns)):
+            rows = read_texts(table, [query, passage, *negatives])
             pairs = [(row, text, float(text == texts[1])) for row, texts in enumerate(rows) for text in texts[1:]]
             columns: dict[str, list[Any]] = {
                 query: [rows[row][0] for row, _, _ in pairs],
@@ -217,6 +216,6 @@ def _(task: RerankingTask, examples: Dataset) -> Sequence[Hashable] | None:
     """Returns the queries, or the values of a column of the table; a row with negatives is several examples."""
     if task.data.group_column is None:
         return list(examples[task.settings.text_columns[0]])
-    of_row = 1 + len(task.settings.negative_columns)
+    of_row = 1 + len(task.settings.negative_columns) if "labels" in examples.column_names else 1
     of_rows = groups.dispatch(TableTask)(task, examples) or ()
     return [value for value in of_rows for _ in range(of_row)][: len(examples)]

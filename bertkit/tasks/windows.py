@@ -59,7 +59,10 @@ def stripped(text: str, start: int, end: int) -> tuple[int, int]:
 def check_overlap(overlap: int, room: int) -> None:
     """Checks that an overlap leaves at least one new token per window; else raises RecipeError."""
     if not 0 <= overlap < room:
-        raise RecipeError(f"data.stride: windows with room for {room} tokens cannot share {overlap}")
+        raise RecipeError(
+            f"data.stride: windows with room for {room} tokens cannot share {overlap}; give a smaller one, or a larger "
+            "data.max_seq_length"
+        )
 
 
 def windows(length: int, room: int, overlap: int, *, full: bool = False) -> list[Window]:

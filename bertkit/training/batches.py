@@ -133,7 +133,8 @@ class GlobalBatches(BatchRebalanceSampler):
 def training_order(dataset: Any, arguments: TrainingArguments) -> Sampler[int]:
     """Returns the sampler of the order of examples, a function of (seed, epoch) only.
 
-    No batch of a random order holds a text twice if the data set has the texts of its examples, ``text_ids``.
+    If the data set has the texts of its examples, ``text_ids``, no batch of a random order holds one twice, but for
+    texts of too many examples, see `bertkit.training.distinct`.
     """
     if arguments.train_sampling_strategy == "sequential":
         return SequentialSampler(dataset)

@@ -336,11 +336,14 @@ def test_copying_keeps_comments_and_never_overwrites(tmp_path):
 
 
 def test_validating_names_the_faults_of_every_file(tmp_path):
-    for name, wrong in (("a.yaml", "train.lr"), ("b.yaml", "data.length")):
-        block, key = wrong.split(".")
-        (tmp_path / name).write_text(find_recipe("sst2").read_text() + f"\n{block}2:\n  {key}: 1\n")
-    with pytest.raises(RecipeError, match=r"(?s)2 faults.*a\.yaml.*b\.yaml"):
-        validate_recipes([tmp_path / "a.yaml", tmp_path / "b.yaml"])
+    for name, wrong in (("a.yaml", ["one", "two"]), ("b.yaml", ["three"])):
+        (tmp_path / name).write_text("task:\n  kind: ner\n" + "".join(f"  {key}: 1\n" for key in wrong))
+    with pytest.raises(RecipeError) as caught:
+        validate_recipes([tmp_path / "a.yaml", find_recipe("sst2"), tmp_path / "b.yaml"])
+    heads = [line for line in str(caught.value).splitlines() if line.startswith("recipe ")]
+    assert heads[0].endswith("a.yaml: 2 faults:")
+    assert "b.yaml, line 3: task.three: unknown key" in heads[1]
+    assert len(heads) == 2
     validate_recipes([find_recipe("sst2"), find_recipe("placement/cpu")])
 
 

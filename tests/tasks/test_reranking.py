@@ -10,7 +10,8 @@ import torch
 
 import bertkit
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.folds import load_splits
+from bertkit.tasks.base import with_optional_labels
+from bertkit.tasks.folds import groups, load_splits
 from bertkit.tasks.reranking import RerankingTask
 
 pytestmark = pytest.mark.numeric
@@ -74,6 +75,17 @@ def test_negatives_become_pairs(task):
     assert examples["passage"][:2] == ["the lovely story", "the good plot"]
     assert examples["labels"][:2] == [1.0, 0.0]
     assert splits["train"].place(3) == "line 3"
+
+
+def test_pairs_that_a_teacher_labels_need_no_negatives(task):
+    trained = task(train_csv=NEGATIVES).load(["train"])[0].settings
+    given = {"text_columns": trained.text_columns, "negative_columns": trained.negative_columns}
+    made = task(train_csv="query,passage,site\nq,a,x\nq,b,y\n", folds=2, fold=0, group_column="site", **given)
+    learner, splits = with_optional_labels(made).load(["train"])
+    assert splits["train"].examples[:2] == {"query": ["q", "q"], "passage": ["a", "b"]}
+    assert groups(learner, splits["train"].examples) == ["x", "y"]
+    with pytest.raises(DataError, match="no column 'negative'"):
+        made.load(["train"])
 
 
 def test_queries_are_held_out_whole(task):

@@ -30,7 +30,7 @@ def test_windows_cover_the_text_and_overlap_as_asked(length, sizes):
 
 @pytest.mark.parametrize(("room", "overlap"), [(4, 4), (4, -1), (0, 0), (-3, 0)])
 def test_an_overlap_that_leaves_nothing_new_is_refused(room, overlap):
-    with pytest.raises(RecipeError, match=rf"^data\.stride: .* room for {room} tokens cannot share {overlap}$"):
+    with pytest.raises(RecipeError, match=rf"^data\.stride: .* room for {room} tokens cannot share {overlap}; give a"):
         windows(10, room, overlap)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForSequenceClassification
 
 from bertkit import BertForSequenceClassification
+from bertkit.model.modeling_bert import LayerNorm
 from bertkit.recipe.settings import LoraSettings
 from bertkit.training.casts import cast_by_layer
 from bertkit.training.tuning import add_adapters, encoder_layers
@@ -48,6 +50,25 @@ def test_families_compute_the_same(encoder: Any):
     if encoder.model_type == "deberta":
         pytest.skip("transformers' DeBERTa overflows in bf16")
     assert_equal_with_casts(AutoModelForSequenceClassification.from_config(encoder))
+
+
+@pytest.mark.parametrize("of_weights", [torch.float32, torch.bfloat16], ids=["as they are", "cast"])
+def test_autocast_of_gpus_leaves_a_layer_norm_in_half_precision(of_weights: torch.dtype):
+    """On torch's tensors without values, which any machine can have on a GPU."""
+    with torch.no_grad(), FakeTensorMode():
+        norm, states = LayerNorm(8), torch.ones(2, 8, device="cuda", dtype=torch.bfloat16)
+        norm.weight, norm.bias = (
+            torch.nn.Parameter(torch.ones(8, device="cuda", dtype=of_weights), requires_grad=False) for _ in range(2)
+        )
+        before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+        torch.set_autocast_enabled("cuda", True)  # the context refuses a machine without a GPU
+        torch.set_autocast_dtype("cuda", torch.bfloat16)
+        try:
+            assert norm(states).dtype == torch.bfloat16
+            assert norm(states.float()).dtype == torch.float32
+        finally:
+            torch.set_autocast_enabled("cuda", before[0])
+            torch.set_autocast_dtype("cuda", before[1])
 
 
 def test_layers_that_are_frozen_get_no_gradients(tiny_config: Any):

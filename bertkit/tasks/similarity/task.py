@@ -73,9 +73,9 @@ class SimilarityTask(TableTask, PerExampleTask):
         return super().load(splits)
 
     def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
-        form, number = self.settings.form, len(self.settings.text_columns)
-        fits = (self.settings.label_column is None) == (form in ("pairs", "triplets"))
-        if form is not None and fits and (number > 2 if form == "triplets" else number == 2):
+        form, texts, label = self.settings.form, self.settings.text_columns, self.settings.label_column
+        fits = (label is None) == (form in ("pairs", "triplets")) and len({*texts, label}) > len(texts)
+        if form is not None and fits and (len(texts) > 2 if form == "triplets" else len(texts) == 2):
             return self, ()
         try:
             changes, line = settled_columns(self.settings, table)

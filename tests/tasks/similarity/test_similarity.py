@@ -115,6 +115,21 @@ def test_the_form_is_inferred(task, form):
             {"label_column": "sentence2", "text_columns": ["sentence1", "sentence2"]},
             "more than once",
         ),
+        (
+            "sentence1,sentence2\nx,y\n",
+            {"form": "pairs", "text_columns": ["sentence1"] * 2},
+            "'sentence1' is given more than once",
+        ),
+        (
+            "anchor,positive,negative\nx,y,z\n",
+            {"form": "triplets", "text_columns": ["anchor", "positive", "negative", "negative"]},
+            "'negative' is given more than once",
+        ),
+        (
+            "sentence1,sentence2,score\nx,y,1\n",
+            {"form": "scored_pairs", "label_column": "sentence2", "text_columns": ["sentence1", "sentence2"]},
+            "'sentence2' is given more than once",
+        ),
         ("query,passage\nx,y\n", {"text_columns": ["query", "answer"]}, "no column 'answer'"),
         ("query,passage\nx,y\n", {"text_columns": ["query"]}, "give --text-column twice or more"),
         (
