@@ -22,10 +22,11 @@ from bertkit.inference.inputs import (
     process_blocks,
     readable,
 )
-from bertkit.inference.loaded import load
+from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.options import EmbedOptions, Pooling
 from bertkit.inference.row_files import RowGroups, json_lines, vector_column
 from bertkit.inference.writing import GrowingFile, check_growing_file
+from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, OutputError
 from bertkit.runtime.files import readable_size
 from bertkit.runtime.options import several
@@ -207,7 +208,8 @@ def embed_texts(
             f"or give {input_file} as a text file or a table"
         )
     blocks = given.blocks(TEXTS_AT_ONCE if pooling == "none" else BLOCK)
-    embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
+    name = at_revision(checkpoint, revision, trust_remote_code)
+    embedder = LoadedCheckpoint(name, "auto", 64, {}, precision).embedder  # `load` would load its task, too
     options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride, precision)
     said = {text_column or "text"}  # columns that need not be named
 

@@ -257,6 +257,12 @@ class TestFiles:
         with pytest.raises(DataError, match="row 3: text is empty"):
             bertkit.embed(checkpoint, tmp_path / "none.parquet", [*rows[:2], {"text": ""}])
 
+    def test_only_the_encoder_of_a_fine_tuned_checkpoint_is_loaded(self, fine_tuned, tmp_path, monkeypatch):
+        expected = bertkit.load(fine_tuned("film")).embed(TEXTS)
+        monkeypatch.delattr("bertkit.inference.loaded.build_predictor")
+        bertkit.embed(fine_tuned("film"), tmp_path / "out.npz", TEXTS)
+        assert_close(np.load(tmp_path / "out.npz")["embeddings"], expected)
+
     def test_what_breaks_off_can_be_read(self, checkpoint, tmp_path, monkeypatch):
         """The third row is of the second block, and has no text."""
         monkeypatch.setattr(vector_files, "BLOCK", 2)
