@@ -99,6 +99,8 @@ def _to_array(name: str, values: Any, form: str) -> np.ndarray:
     Raises:
         ValueError: the rows have different lengths, there is no list but one value, or a fraction for an integer.
     """
+    if hasattr(values, "detach"):  # a tensor; NumPy reads none in bfloat16, on a GPU or with a gradient
+        values = values.tolist()
     try:
         array = np.asarray(values)
     except ValueError as error:
