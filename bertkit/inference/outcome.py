@@ -40,8 +40,8 @@ EARLIER_METHODS = {"repeated": "columns_beside", "in_form": "to_form", "highligh
 
 class TaskInference:
     """What inference knows of a kind of task, for ``bertkit predict`` and ``compare``: inputs, forms of predictions,
-    and scores as functions of means. By default it reads lines and tables, repeats all columns of the input, and is
-    scored again for each sample of examples.
+    and scores as functions of means. By default it reads lines and tables, repeats all columns of the input, and has
+    scores that are means over single examples, or else are computed again without each of many groups of examples.
 
     Attributes:
         column_settings: settings that name columns, which another table may have under other names.
@@ -154,7 +154,7 @@ class TaskInference:
 
         Returns:
             The terms, by default of a metric that is the mean of its values for each example alone; None if there is no
-            such form: then the metric is computed again for each sample of examples.
+            such form: then the metric is computed again without each of many groups of examples.
         """
         measure = per_example(self.task).compute_metrics
         return mean_of_examples(lambda *sides: float(measure(*sides)[name]), predictions, references)
