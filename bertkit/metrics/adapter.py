@@ -125,7 +125,7 @@ class FurtherMetrics:
 
     Args:
         names: names of `bertkit.metrics.names`, which need no network, and else names and folders for
-            ``evaluate.load``.
+            ``evaluate.load``; what exists under the name here goes before.
 
     Attributes:
         computed: names of the scores of the last call of `scores`.
