@@ -208,9 +208,6 @@ def embed_texts(
             f"or give {input_file} as a text file or a table"
         )
     blocks = given.blocks(TEXTS_AT_ONCE if pooling == "none" else BLOCK)
-    name = at_revision(checkpoint, revision, trust_remote_code)
-    embedder = LoadedCheckpoint(name, "auto", 64, {}, precision).embedder  # `load` would load its task, too
-    options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride, precision)
     said = {text_column or "text"}  # columns that need not be named
 
     def read(block: Block) -> tuple[list[str], list[str] | None]:
@@ -224,6 +221,11 @@ def embed_texts(
         return list(texts_of_column(inputs, column)), list(inputs.columns["file"]) if given.per_file else None
 
     read_what_can_be = readable(read, given.skipped)
+    if given.table is not None and given.skipped is None:
+        read_what_can_be(Block(given.table, 0, len(given.table)))  # reports all of its faults now
+    name = at_revision(checkpoint, revision, trust_remote_code)
+    embedder = LoadedCheckpoint(name, "auto", 64, {}, precision).embedder  # `load` would load its task, too
+    options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride, precision)
 
     def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors, list[str] | None]:
         of_block, files = read_what_can_be(block)

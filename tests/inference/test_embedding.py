@@ -255,7 +255,7 @@ class TestFiles:
         assert [written.metadata.row_group(group).num_rows for group in range(2)] == [2, 1]
         assert written.read()["text"].to_pylist() == TEXTS
         with pytest.raises(DataError, match="row 3: text is empty"):
-            bertkit.embed(checkpoint, tmp_path / "none.parquet", [*rows[:2], {"text": ""}])
+            bertkit.embed("no-checkpoint", tmp_path / "none.parquet", [*rows[:2], {"text": ""}])
 
     def test_only_the_encoder_of_a_fine_tuned_checkpoint_is_loaded(self, fine_tuned, tmp_path, monkeypatch):
         expected = bertkit.load(fine_tuned("film")).embed(TEXTS)
