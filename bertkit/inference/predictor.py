@@ -210,7 +210,7 @@ def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarra
         if whole is not None:
             longer[:, : whole.shape[1]] = whole
         whole = longer
-    whole[(numbers, *map(slice, length))] = rows
+    whole[(np.asarray(numbers), *map(slice, length))] = rows
     return whole
 
 
