@@ -210,7 +210,8 @@ def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarra
         if whole is not None:
             longer[:, : whole.shape[1]] = whole
         whole = longer
-    whole[(np.asarray(numbers), *map(slice, length))] = rows
+    places: tuple[Any, ...] = (numbers, *map(slice, length))
+    whole[places] = rows
     return whole
 
 
