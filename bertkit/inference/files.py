@@ -219,7 +219,8 @@ class StreamInput(InputSource):
         self.rows_read: Sequence[int | str] = ()
 
     def blocks_for(self, task: Task, at_once: int) -> Iterator[Block]:
-        """Returns the inputs of a task in blocks of ``at_once``; reports what it can before they are read.
+        """Returns the inputs of a task in blocks of ``at_once``, but a table object as one; reports what it can before
+        they are read.
 
         Raises:
             DataError: the task does not take such inputs, or they cannot be read.
@@ -228,6 +229,8 @@ class StreamInput(InputSource):
             blocks = read_given(self._questions, at_once, "question", may_be_empty=self.skipped is not None)
             task_inference(task).read_fields({"question": [], "context": self._passage or ""})
             return blocks
+        if self.table is not None:
+            return one_block(self.table)
         if self.file is not None and not self.per_file:
             table = task_inference(task).read_file(self.file)
             if table is None and task_inference(task).reads_neighbours and is_table(self.file):

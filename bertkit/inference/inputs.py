@@ -255,7 +255,9 @@ class InputSource:
     def blocks(self, size: int) -> Iterator[Block]:
         """Returns the inputs in blocks of ``size``; DataError as `read_given` and `read_inputs`."""
         if self.table is not None:
-            return one_block(self.table)
+            (whole,) = one_block(self.table)
+            rows = range(len(self.table))
+            return (whole.part(rows[at : at + size])._replace(first=at) for at in rows[::size])
         if self.file is None:
             return read_given(self._texts, size, "text", may_be_empty=self.skipped is not None)
         return read_inputs(self.file, size, self.per_file, self.skipped)

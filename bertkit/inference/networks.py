@@ -43,7 +43,7 @@ def members_of(checkpoint: str) -> list[str]:
 
 
 def refuse_ensemble(checkpoint: str) -> None:
-    """Checks that a checkpoint has one network, as exporting and pushing need; CheckpointError if it is an ensemble."""
+    """Checks that a checkpoint has one network, as exports and teachers need; CheckpointError if it is an ensemble."""
     if is_ensemble(checkpoint):
         raise CheckpointError(
             f"{checkpoint}: an ensemble, whose {len(members_of(checkpoint))} networks have no common form in "

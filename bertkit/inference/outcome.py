@@ -40,8 +40,8 @@ EARLIER_METHODS = {"repeated": "columns_beside", "in_form": "to_form", "highligh
 
 class TaskInference:
     """What inference knows of a kind of task, for ``bertkit predict`` and ``compare``: inputs, forms of predictions,
-    and scores as functions of means. By default it reads lines and tables, repeats all columns of the input, and is
-    scored again for each sample of examples.
+    and scores as functions of means. By default it reads lines and tables, repeats all columns of the input, and has
+    scores that are means over single examples, or else are computed again without each of many groups of examples.
 
     Attributes:
         column_settings: settings that name columns, which another table may have under other names.
@@ -154,7 +154,7 @@ class TaskInference:
 
         Returns:
             The terms, by default of a metric that is the mean of its values for each example alone; None if there is no
-            such form: then the metric is computed again for each sample of examples.
+            such form: then the metric is computed again without each of many groups of examples.
         """
         measure = per_example(self.task).compute_metrics
         return mean_of_examples(lambda *sides: float(measure(*sides)[name]), predictions, references)
@@ -177,9 +177,11 @@ class TaskInference:
                 return Facts()
             return Facts((f"{name} {scores[name]:.4f} on {counted(number, 'example', form=',')}.",))
         sides = outcome.predictions_and_references()
+        if not len(sides[1]):
+            return Facts()
         scores = self.task.compute_metrics(*sides)
         name = self.task.main_metric if self.task.main_metric in scores else next(iter(scores))
-        if not len(sides[1]) or not math.isfinite(scores[name]):
+        if not math.isfinite(scores[name]):
             return Facts()
         words = score_in_words(name, float(scores[name]), outcome.interval(name))
         return Facts((f"{words} on {self.count_units(name, *sides)}.",))
@@ -262,13 +264,15 @@ class Outcome:
         return task_inference(self.task).facts(self)
 
     def interval(self, name: str, is_main: bool = True) -> tuple[float, float] | None:
-        """Returns the 95 % interval of a metric over the examples, of which copies count once; None without one.
+        """Returns the 95 % interval of a score over the examples, of which copies count once; None without one.
 
         Args:
-            name: the metric, a key of `PerExampleTask.compute_metrics`.
+            name: the score; one that is no key of `PerExampleTask.compute_metrics` has no interval.
             is_main: compute it again without each of many groups of examples if it is no function of means; for other
                 metrics that is done for correlations only, whose values are few numbers.
         """
+        if name not in self.units:
+            return None
         sides = self.predictions_and_references()
         terms = task_inference(self.task).terms(name, *sides)
         if terms is None and not is_main and name not in _CORRELATIONS:

@@ -202,20 +202,21 @@ def table_with_predictions(
 def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarray, total: int) -> np.ndarray:
     """Writes rows (B, S, …) into an array (N, S', …) padded with -100, which is made, or made longer, if need be.
 
-    The longest inputs come first, so it is hardly ever made longer.
+    The longest inputs come first, so it is hardly ever made longer. Rows (B,) are written into an array (N,).
     """
-    length = rows.shape[1]
-    if whole is None or whole.shape[1] < length:
-        longer = np.full((total, length, *rows.shape[2:]), IGNORE_INDEX, rows.dtype)
+    length = rows.shape[1:2]
+    if whole is None or whole.shape[1:2] < length:
+        longer = np.full((total, *rows.shape[1:]), IGNORE_INDEX, rows.dtype)
         if whole is not None:
             longer[:, : whole.shape[1]] = whole
         whole = longer
-    whole[numbers, :length] = rows
+    places: tuple[Any, ...] = (numbers, *map(slice, length))
+    whole[places] = rows
     return whole
 
 
 def joined_outputs(blocks: Sequence[Outputs]) -> Outputs:
-    """Joins outputs for some rows each, (N, S, …), in their order; shorter ones are padded with -100."""
+    """Joins outputs for some rows each, (N, S, …) or (N,), in their order; shorter ones are padded with -100."""
     if isinstance(blocks[0], tuple):
         return tuple(join_arrays(each) for each in zip(*blocks, strict=True))
     return join_arrays(blocks)
@@ -223,11 +224,11 @@ def joined_outputs(blocks: Sequence[Outputs]) -> Outputs:
 
 def join_arrays(blocks: Sequence[Any]) -> np.ndarray:
     """Joins arrays, as `joined_outputs`."""
-    length = max(block.shape[1] for block in blocks)
-    whole = np.full((sum(map(len, blocks)), length, *blocks[0].shape[2:]), IGNORE_INDEX, blocks[0].dtype)
+    length = max(block.shape[1:2] for block in blocks)
+    whole = np.full((sum(map(len, blocks)), *length, *blocks[0].shape[2:]), IGNORE_INDEX, blocks[0].dtype)
     start = 0
     for block in blocks:
-        whole[start : start + len(block), : block.shape[1]] = block
+        whole[(slice(start, start + len(block)), *map(slice, block.shape[1:2]))] = block
         start += len(block)
     return whole
 

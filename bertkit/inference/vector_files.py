@@ -22,10 +22,11 @@ from bertkit.inference.inputs import (
     process_blocks,
     readable,
 )
-from bertkit.inference.loaded import load
+from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.options import EmbedOptions, Pooling
 from bertkit.inference.row_files import RowGroups, json_lines, vector_column
 from bertkit.inference.writing import GrowingFile, check_growing_file
+from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, OutputError
 from bertkit.runtime.files import readable_size
 from bertkit.runtime.options import several
@@ -207,8 +208,6 @@ def embed_texts(
             f"or give {input_file} as a text file or a table"
         )
     blocks = given.blocks(TEXTS_AT_ONCE if pooling == "none" else BLOCK)
-    embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
-    options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride, precision)
     said = {text_column or "text"}  # columns that need not be named
 
     def read(block: Block) -> tuple[list[str], list[str] | None]:
@@ -222,6 +221,11 @@ def embed_texts(
         return list(texts_of_column(inputs, column)), list(inputs.columns["file"]) if given.per_file else None
 
     read_what_can_be = readable(read, given.skipped)
+    if given.table is not None and given.skipped is None:
+        read_what_can_be(Block(given.table, 0, len(given.table)))  # reports all of its faults now
+    name = at_revision(checkpoint, revision, trust_remote_code)
+    embedder = LoadedCheckpoint(name, "auto", 64, {}, precision).embedder  # `load` would load its task, too
+    options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride, precision)
 
     def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors, list[str] | None]:
         of_block, files = read_what_can_be(block)

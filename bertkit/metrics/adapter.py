@@ -99,6 +99,8 @@ def _to_array(name: str, values: Any, form: str) -> np.ndarray:
     Raises:
         ValueError: the rows have different lengths, there is no list but one value, or a fraction for an integer.
     """
+    if hasattr(values, "detach"):  # a tensor; NumPy reads none in bfloat16, on a GPU or with a gradient
+        values = values.tolist()
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -123,7 +125,7 @@ class FurtherMetrics:
 
     Args:
         names: names of `bertkit.metrics.names`, which need no network, and else names and folders for
-            ``evaluate.load``.
+            ``evaluate.load``; what exists under the name here goes before.
 
     Attributes:
         computed: names of the scores of the last call of `scores`.

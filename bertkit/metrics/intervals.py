@@ -122,7 +122,7 @@ def _f1(both: Any, sum_: Any) -> Any:
 
 
 def _f1_macro(predicted: np.ndarray, true: np.ndarray) -> MeanDecomposition | None:
-    """Returns the mean F1 of the labels of (N, C), or of the classes that occur in (N,); None for numbers."""
+    """Returns the mean F1 of the labels of (N, C), or of the classes that occur in (N,); None for more than 50."""
     if true.ndim == 1:
         classes = np.unique([predicted, true])
         if len(classes) > _MOST_CLASSES:
@@ -154,7 +154,7 @@ def _correlation(predicted: np.ndarray, true: np.ndarray, undefined: float) -> M
 
 
 def _correlation_of_classes(predicted: np.ndarray, true: np.ndarray) -> MeanDecomposition | None:
-    """Returns Matthews' correlation of several classes (Gorodkin 2004); None for numbers."""
+    """Returns Matthews' correlation of several classes (Gorodkin 2004); None for more than 50."""
     classes = np.unique([predicted, true])
     if len(classes) > _MOST_CLASSES:
         return None

@@ -247,6 +247,22 @@ class TestFiles:
         assert pooled["text"] == texts
         np.testing.assert_allclose(pooled["embedding"], bertkit.load(checkpoint).embed(texts), atol=2e-6)
 
+    def test_a_table_object_is_written_in_blocks(self, checkpoint, tmp_path, monkeypatch):
+        monkeypatch.setattr(vector_files, "BLOCK", 2)
+        rows = [{"text": text} for text in TEXTS]
+        bertkit.embed(checkpoint, tmp_path / "out.parquet", rows)
+        written = pyarrow.parquet.ParquetFile(tmp_path / "out.parquet")
+        assert [written.metadata.row_group(group).num_rows for group in range(2)] == [2, 1]
+        assert written.read()["text"].to_pylist() == TEXTS
+        with pytest.raises(DataError, match="row 3: text is empty"):
+            bertkit.embed("no-checkpoint", tmp_path / "none.parquet", [*rows[:2], {"text": ""}])
+
+    def test_only_the_encoder_of_a_fine_tuned_checkpoint_is_loaded(self, fine_tuned, tmp_path, monkeypatch):
+        expected = bertkit.load(fine_tuned("film")).embed(TEXTS)
+        monkeypatch.delattr("bertkit.inference.loaded.build_predictor")
+        bertkit.embed(fine_tuned("film"), tmp_path / "out.npz", TEXTS)
+        assert_close(np.load(tmp_path / "out.npz")["embeddings"], expected)
+
     def test_what_breaks_off_can_be_read(self, checkpoint, tmp_path, monkeypatch):
         """The third row is of the second block, and has no text."""
         monkeypatch.setattr(vector_files, "BLOCK", 2)

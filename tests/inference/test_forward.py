@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bertkit.inference.forward import forward_in_batches
+from bertkit.inference.loaded import load
+from bertkit.inference.predictor import joined_outputs
 from bertkit.runtime.errors import CheckpointError, DataError
 
 
@@ -182,3 +184,13 @@ def test_an_interrupt_waits_for_what_has_begun_only(three_threads):
     with pytest.raises(KeyboardInterrupt):
         results(model, 3000)
     assert len(model.threads) == 3  # a fourth batch waits for a thread
+
+
+def test_outputs_of_one_number_for_each_input_are_kept_in_order(fine_tuned, monkeypatch):
+    predictor = load(fine_tuned("pairs"), device="cpu", batch_size=1).predictor
+    features = predictor.encode(predictor.task.read_input(["a film\tthe plot", "a good bad film\tthe plot is lovely"]))
+    expected, forward = predictor.outputs(features)[:, 0], predictor.model.forward
+    monkeypatch.setattr(predictor.model, "forward", lambda **inputs: {"logits": forward(**inputs)["logits"][:, 0]})
+    found = predictor.outputs(features)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert joined_outputs([found, found]).tolist() == [*found, *found]

@@ -284,6 +284,10 @@ def test_the_score_of_a_labelled_test_set_is_said(fine_tuned):
     )
     del results["predict_accuracy"]
     assert not any("test set" in sentence for sentence in verdict_of(right, (), results).sentences)
+    # A score of the probabilities, for which no selection of examples is scored again.
+    topics = outcome(fine_tuned("topics"), np.eye(2), labels=np.eye(2))
+    results = {"eval_average_precision": 0.75, "predict_average_precision": 0.5, "predict_samples": 40.0}
+    assert f"{line.replace('accuracy', 'average precision')}." in verdict_of(topics, (), results).sentences
 
 
 @pytest.mark.parametrize(("each", "is_said"), [(1, True), (4, True), (5, False)])
