@@ -16,8 +16,10 @@ from datasets import ClassLabel, Dataset, Features, Value
 
 import bertkit as package
 from bertkit.data.tables import read_table
+from bertkit.data.tables.annotated import TYPICAL
 from bertkit.features.next.answers import Answers
 from bertkit.features.next.propose import training_command
+from bertkit.features.next.writing import write_rows
 from bertkit.runtime.errors import DataError, OutputError, RecipeError
 from bertkit.tasks.classification.task import DataSettings
 
@@ -125,6 +127,15 @@ def test_texts_of_a_workbook_are_no_formulas(scored, tmp_path):
     path = tmp_path / "to_label.xlsx"
     package.propose_rows(scored, ["=1+1 is a film", "+a plot"], rows=2, output=path)
     assert set(read_table(path).columns["text"][:2]) == {"=1+1 is a film", "+a plot"}
+
+
+def test_bytes_are_as_in_other_forms_and_a_sheet_has_its_limit(tmp_path):
+    row = {"text": "a film", "picture": b"\x89P", "label": None, "guess": "good", "probability": 0.5, "reason": TYPICAL}
+    for ending in (".xlsx", ".csv", ".jsonl"):
+        write_rows(tmp_path / f"o{ending}", [row], "label", ["text"], ["good"])
+        assert read_table(tmp_path / f"o{ending}").columns["picture"] == ["iVA="]
+    with pytest.raises(OutputError, match=r"a sheet cannot hold 1,048,576 rows and their names; give --output"):
+        write_rows(tmp_path / "many.xlsx", [row] * 1_048_576, "label", ["text"], ["good"])
 
 
 def test_other_forms_come_back_too(scored, trained, unlabelled, tmp_path):
