@@ -187,7 +187,7 @@ def _read_task(config: PreTrainedConfig, checkpoint: str) -> Task | None:
 
 
 def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, name: str) -> Comparison:
-    """Writes ``model.onnx``, configuration and tokenizer, loads them again, and compares the outputs on texts.
+    """Writes ``model.onnx``, configuration and tokenizer, loads the model again, and compares the outputs on texts.
 
     Returns:
         How close the outputs are.
