@@ -243,6 +243,7 @@ def check_login(repo_id: str) -> None:
 
     Raises:
         HubError: there is no token, it is not accepted, or the Hub cannot be reached.
+        RecipeError: no repository can have the name.
     """
     from huggingface_hub import HfApi
 
