@@ -128,7 +128,7 @@ class TableInference(TextInference):
             )
         labels = {columns.get("label_column", settings.label_column), "labels"} & set(names)
         if labels:
-            raise RecipeError(f"task.text_columns: {min(labels)} is the column of the labels; give another")
+            raise RecipeError(f"task.text_columns: {min(labels)} is the name of the labels; give another column")
         return super().with_columns(columns)
 
     def with_threshold(self, threshold: float) -> Task:

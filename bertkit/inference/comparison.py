@@ -204,11 +204,11 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
             f"{counted(number, 'example is', 'examples are')} too few to show small differences: one is "
             f"{100 / number:.1f} % of an accuracy"
         )
-    if len(others) > 1:
-        notes.append(f"{len(others)} comparisons: p-values have Holm's correction, intervals have none")
+    if (corrected := max((test.comparisons for test in (*models, *settings)), default=1)) > 1:
+        notes.append(f"{corrected} comparisons: p-values have Holm's correction, intervals have none")
     notes += dict.fromkeys(note for system in systems for note in system.notes)
     if metric is None and name != first.main_metric:
-        notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
+        notes.append(f"{first.main_metric} cannot be compared; the predictions are compared by {name}")
     verdicts = {system.name: system.verdict for system in systems if system.verdict}
     return Comparisons(name, number, tuple(comparisons), tuple(notes), verdicts, units)
 

@@ -303,7 +303,7 @@ def recorded_pooling(checkpoint: str) -> SentencePooling:
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
         raise CheckpointError(
             f"{checkpoint}: modules.json has the steps {', '.join(kinds)}; bertkit computes Transformer, Pooling and "
-            "Normalize; use the checkpoint with sentence-transformers as it is, or give --pooling"
+            "Normalize; use it with sentence-transformers as it is, or `bertkit embed` with --pooling"
         )
     config = _read(checkpoint, f"{places['Pooling']}/config.json", dict) or {}
     poolings = [name for name, mode in MODES.items() if config.get(mode)]
@@ -313,7 +313,7 @@ def recorded_pooling(checkpoint: str) -> SentencePooling:
     if len(poolings) != 1 or poolings[0] not in MODES or others:
         raise CheckpointError(
             f"{checkpoint}: its pooling is {', '.join(map(str, [*poolings, *others])) or 'none'}; expected one of "
-            f"{', '.join(MODES)}; use the checkpoint with sentence-transformers as it is, or give --pooling"
+            f"{', '.join(MODES)}; use it with sentence-transformers as it is, or `bertkit embed` with --pooling"
         )
     limits = _read(checkpoint, "sentence_bert_config.json", dict) or {}
     longest = limits.get("max_seq_length") or longest_of_tokenizer(checkpoint)  # from version 6 on it is there

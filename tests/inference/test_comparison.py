@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,6 +95,21 @@ def test_several_systems_have_holms_correction():
         assert "with Holm's correction for 3 comparisons" in comparison.models
         assert "with Holm's correction for 3 comparisons" in comparison.settings
     assert "3 comparisons: p-values have Holm's correction, intervals have none" in results.notes
+
+
+def test_a_correction_is_noted_where_p_values_have_one():
+    one_text = np.zeros(len(GOLD), np.int64)
+    results = compare_systems([system(name, runs(0.8, 1), same_texts=one_text) for name in "abc"])
+    assert all("Not tested: all examples have one text" in each.models for each in results.comparisons)
+    assert not [note for note in results.notes if "Holm" in note]
+
+
+def test_a_main_metric_that_predictions_do_not_have_is_replaced():
+    """It may be the recall of a class, which needs no probabilities."""
+    systems = [replace(system(name, runs(0.8, 1)), main_metric="class/yes/recall") for name in "ab"]
+    results = compare_systems(systems)
+    assert results.metric == "accuracy"
+    assert "class/yes/recall cannot be compared; the predictions are compared by accuracy" in results.notes
 
 
 def test_sampled_p_values_have_a_bound():

@@ -20,15 +20,16 @@ from typing import Any
 import numpy as np
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.annotated import PROPOSED, TYPICAL, UNLIKE, UNSURE, is_proposal, keep_answered
+from bertkit.data.tables.annotated import PROPOSED, TYPICAL, UNLIKE, UNSURE, is_proposal
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.columns import text_columns as find_text_columns
-from bertkit.data.tables.labels import labelled
+from bertkit.data.tables.labels import named
 from bertkit.data.tables.objects import kind_of_table, list_of_texts, table_of
 from bertkit.data.tables.table import text_key
 from bertkit.inference.inputs import read_inputs
 from bertkit.runtime.errors import DataError, RecipeError, quoted
 from bertkit.runtime.progress import counted
+from bertkit.runtime.reading.paths import was_url
 from bertkit.tasks.classification.task import ClassificationTask
 
 _MOST = 20_000  # unlabelled rows that a model reads
@@ -49,10 +50,9 @@ def read_labelled(task: ClassificationTask) -> Table:
     Raises:
         DataError: they cannot be read, or have no such columns.
     """
-    column = str(task.settings.label_column)
-    table = task.data.tables(["train"])["train"].with_names([*task.settings.text_columns, column])
-    table.select(*task.settings.text_columns)
-    return labelled(keep_answered(table, column), column)
+    table = task.readable(task.data.tables(["train"])["train"])
+    table.select(*task.settings.text_columns, str(task.settings.label_column))
+    return table
 
 
 def read_candidates(
@@ -83,10 +83,13 @@ def read_candidates(
         names = {name: _find_free(name, table) if name in trained else name for name in table.columns}
         names |= zip(find_text_columns(table, text_columns), trained, strict=True)
         table = replace(table, columns={names[name]: values for name, values in table.columns.items()})
-    table = table.with_names([*trained, str(task.settings.label_column)])
+    label_column = str(task.settings.label_column)
+    table = table.with_names([*trained, label_column])
     keys = _keys(task, table)
     seen = set() if known is None else set(_keys(task, known))
-    labels = table.columns.get(str(task.settings.label_column), [None] * len(table))
+    labels: Sequence[Any] = [None] * len(table)
+    if label_column in table.columns:
+        labels = named(table, label_column).columns[label_column]  # the id -1 is a missing label
     counts = {"with a label": 0, "with the text of a labelled row": 0, "with the text of an earlier row": 0}
     with_label, like_labelled, like_earlier = counts
     kept: dict[tuple[str, ...], int] = {}
@@ -118,6 +121,8 @@ def _read(given: Any, task: ClassificationTask) -> Table:
     if kind_of_table(given) is not None:
         return table_of(given)
     if isinstance(given, str | Path):
+        if was_url(given):
+            raise DataError(f"--input {given}: is a URL; download the file, and give its path")
         if Path(given).is_dir():
             raise DataError(f"--input {given}: is a folder; give a table, or a file with a text per line")
         source, found = str(given), list[str]()

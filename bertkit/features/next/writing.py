@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.data.tables.annotated import GUESS, PROBABILITY
 from bertkit.data.tables.table import Table
-from bertkit.inference.row_files import ROW_FILES, flat, writing_rows
+from bertkit.inference.row_files import ROW_FILES, flat, plain, writing_rows
 from bertkit.inference.writing import check_growing_file
 from bertkit.runtime.errors import OutputError, shown
 from bertkit.runtime.files import into_folder, write_whole
@@ -24,6 +24,7 @@ _FORMS = (*ROW_FILES, _XLSX)
 _WIDTHS = {"text": 80, "reason": 40, "others": 16}  # characters of columns of a sheet
 _CLASSES = "classes"  # sheet with the list
 _LONGEST, _LARGEST = 32_767, 2**53  # characters of a cell; integers that a workbook's numbers hold
+_MOST_ROWS = 1_048_576  # of a sheet
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _FREE_ROWS = 100  # below the rows, in which more can be added with the same list
 
@@ -53,10 +54,12 @@ def write_rows(
         names: the classes.
 
     Raises:
-        OutputError: the file cannot be written; a text has half of a surrogate pair; or it is too long for a workbook,
-            or has a character that none can have.
+        OutputError: the file cannot be written; a text has half of a surrogate pair; or a workbook cannot hold the
+            rows: they are too many, or a text is too long, or has a character that none can have.
     """
     if path.suffix.lower() == _XLSX:
+        if len(rows) >= _MOST_ROWS:  # the names of the columns are a row too
+            raise OutputError(f"{path}: a sheet cannot hold {len(rows):,} rows and their names; give --output FILE.csv")
         write_whole(path, _make_workbook([flat(row) for row in rows], path, label, texts, names))
         return
     with writing_rows(path, csv_safe=False, leaves_out_labels=True) as add:
@@ -66,7 +69,7 @@ def write_rows(
 def write_label(path: Path, table: Table, row: int, label: str) -> None:
     """Writes a file of rows again after one label has changed; it has its old or its complete new content.
 
-    A workbook keeps what else is in it.
+    A workbook keeps its other cells and sheets.
 
     Args:
         path: the file.
@@ -128,7 +131,7 @@ def _make_workbook(
             value = values[name]
             is_number = isinstance(value, float) or (isinstance(value, int) and abs(value) <= _LARGEST)
             if isinstance(value, bool) or not (is_number or value is None):  # a cell TRUE would be the class TRUE
-                value = str(value)
+                value = str(plain(value))
             wrong = ""
             if isinstance(value, str) and len(value) > _LONGEST:
                 wrong = f"longer than the {_LONGEST:,} characters of a cell"
@@ -168,5 +171,5 @@ def _add_list(hidden: Worksheet, sheet: Worksheet, column: int, rows: int, names
     rule = DataValidation("list", formula1=f"{_CLASSES}!$A$1:$A${len(names)}", allow_blank=True)
     rule.errorStyle, rule.errorTitle, rule.error = "warning", "A new class?", "No labelled row has this class."
     rule.showErrorMessage = True
-    rule.add(f"{letter}2:{letter}{rows + 1 + _FREE_ROWS}")
+    rule.add(f"{letter}2:{letter}{min(rows + 1 + _FREE_ROWS, _MOST_ROWS)}")
     sheet.add_data_validation(rule)

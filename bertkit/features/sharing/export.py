@@ -77,7 +77,7 @@ def export(
         pooling, normalize: for ``sentence-transformers``, the pooling of token vectors, and whether the result has
             length 1; ``None`` for the values of a checkpoint in the form of sentence-transformers, such as that of
             ``finetune similarity``, and for all others the mean without normalization, as in `bertkit.embed`.
-        max_samples: for ``int8``, number of examples to score, from the first; ``None`` scores all.
+        max_samples: for ``int8``, number of examples to score, from the first; ``None`` for that of the run, or all.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         trust_remote_code: run the code that the checkpoint brings; the revision is printed to stderr.
         data: for ``int8``, values of the task's ``data`` block that locate the examples, as for `bertkit.evaluate`.
@@ -138,7 +138,8 @@ def _export_onnx(
     # A checkpoint that does not record its task has no data of its own to be scored on.
     is_scored = int8 and (task is not None or bool(data))
     if is_scored:  # the exported folder has no recipe
-        data = data_of_run(checkpoint, data) | data
+        limit = {} if max_samples is None else {"max_eval_samples": max_samples}
+        data = data_of_run(checkpoint, data) | data | limit
     has_seen_all = bool(data.get("folds")) and data.get("fold") is None
     rows = {"split": "train" if has_seen_all else "validation", "max_samples": max_samples, **data}
     before = evaluate(checkpoint, **rows) if is_scored else None
@@ -187,7 +188,7 @@ def _read_task(config: PreTrainedConfig, checkpoint: str) -> Task | None:
 
 
 def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, name: str) -> Comparison:
-    """Writes ``model.onnx``, configuration and tokenizer, loads them again, and compares the outputs on texts.
+    """Writes ``model.onnx``, configuration and tokenizer, loads the model again, and compares the outputs on texts.
 
     Returns:
         How close the outputs are.

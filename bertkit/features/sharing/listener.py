@@ -41,7 +41,7 @@ class PushListener(Listener):
         return push_to_hub is not None
 
     def check(self) -> None:
-        """Checks that the user is logged in; HubError if not."""
+        """Checks that the user is logged in; HubError if not, and RecipeError if no repository can have the name."""
         from bertkit.features.sharing.push import check_login
 
         check_login(str(self.push_to_hub))

@@ -64,7 +64,7 @@ def write_push(
     source = Path(checkpoint)
     facts = recorded_facts(source)
     if facts is None:
-        return (*notes, *_write_card(source, folder / "README.md", None))
+        return (*notes, *_write_card(source, folder / "README.md", None, settings))
     facts = replace(
         facts,
         address=repo_id,
@@ -86,39 +86,41 @@ def write_push(
         facts = replace(facts, report=None)
     for name in names:
         write_whole(folder / name, (source / name).read_bytes())
-    return (*notes, *_write_card(source, folder / "README.md", facts), *about_report)
+    return (*notes, *_write_card(source, folder / "README.md", facts, settings), *about_report)
 
 
 def _write_native(checkpoint: str, folder: Path) -> None:
     """Writes bertkit's own form: the same weights, with the code of its classes."""
     config = load_config(checkpoint, any_encoder=True)
-    if config.model_type not in BERT:
+    own = own_head(config, checkpoint)
+    if own is None and config.model_type not in BERT:
         raise RecipeError(
             f"--as bertkit: {checkpoint} is of type {config.model_type!r}, whose classes are not part of bertkit"
         )
     with without_library_bars():
-        head = own_head(config, checkpoint) or head_of(config, checkpoint)
-        model, _ = load_model(head, checkpoint, config, new_head=False)
+        model, _ = load_model(own or head_of(config, checkpoint), checkpoint, config, new_head=False)
         model.save_pretrained(folder)
     save_tokenizer(load_tokenizer(checkpoint, config=config), folder)
     if getattr(config, "bertkit_task", None) is not None:
         write_files_of_others(task_of_checkpoint(config, checkpoint), config, folder)
 
 
-def _write_card(source: Path, there: Path, facts: CardFacts | None) -> list[str]:
+def _write_card(source: Path, there: Path, facts: CardFacts | None, settings: HubSettings) -> list[str]:
     """Writes the model card, that of the run or one that the user has written or edited; returns warnings."""
     here = source / "README.md"
     try:
         card = here.read_text(encoding="utf-8-sig") if here.is_file() else None
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{here}: not UTF-8 at byte {error.start}; convert it, then push again") from error
+    given = [f"--{name}" for name in ("license", "language") if getattr(settings, name)]
+    ignored = [f"{' and '.join(given)}: in no model card, since none was generated"] if given else []
     if card is not None and not is_as_recorded(source, card):
         notes = check_card(card, str(here), facts)
         write_whole(there, card)
         own = [f"{here} differs from the generated model card, so it is pushed as it is"] if facts is not None else []
-        return [*own, *notes]
+        return [*own, *notes, *ignored]
     if facts is None:
-        return [f"no model card: {source} contains no finished run and no README.md"]
+        return [f"no model card: {source} contains no finished run and no README.md", *ignored]
     write_whole(there, model_card(facts))
     missing = [f"--{name}" for name in ("license", "language") if not getattr(facts, name)]
     return [f"the model card is incomplete; push again with {' and '.join(missing)}"] if missing else []

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import openpyxl
 import pytest
+from datasets import ClassLabel, Dataset, Features, Value
 
 import bertkit as package
 from bertkit.data.tables import read_table
+from bertkit.data.tables.annotated import TYPICAL
 from bertkit.features.next.answers import Answers
 from bertkit.features.next.propose import training_command
+from bertkit.features.next.writing import write_rows
 from bertkit.runtime.errors import DataError, OutputError, RecipeError
 from bertkit.tasks.classification.task import DataSettings
 
@@ -126,6 +129,15 @@ def test_texts_of_a_workbook_are_no_formulas(scored, tmp_path):
     assert set(read_table(path).columns["text"][:2]) == {"=1+1 is a film", "+a plot"}
 
 
+def test_bytes_are_as_in_other_forms_and_a_sheet_has_its_limit(tmp_path):
+    row = {"text": "a film", "picture": b"\x89P", "label": None, "guess": "good", "probability": 0.5, "reason": TYPICAL}
+    for ending in (".xlsx", ".csv", ".jsonl"):
+        write_rows(tmp_path / f"o{ending}", [row], "label", ["text"], ["good"])
+        assert read_table(tmp_path / f"o{ending}").columns["picture"] == ["iVA="]
+    with pytest.raises(OutputError, match=r"a sheet cannot hold 1,048,576 rows and their names; give --output"):
+        write_rows(tmp_path / "many.xlsx", [row] * 1_048_576, "label", ["text"], ["good"])
+
+
 def test_other_forms_come_back_too(scored, trained, unlabelled, tmp_path):
     for ending in (".jsonl", ".json", ".parquet"):
         path = tmp_path / f"to_label{ending}"
@@ -165,6 +177,13 @@ def test_rows_with_labels_are_left_out_and_columns_named_like_ours_are_kept(scor
     assert row.items() >= kept.items()
     assert list(row)[-4:] == ["label", "guess", "probability", "reason"]
     assert "left out 1 row with a label" in capfd.readouterr().err
+
+
+def test_the_id_of_a_missing_label_is_no_label(scored):
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "fair", "good"])})
+    given = {"text": ["a lovely plot", "an awful film", "the story"], "label": [-1, 0, None]}
+    proposal = package.propose_rows(scored, Dataset.from_dict(given, features=features), rows=2)
+    assert {row["text"]: row["label"] for row in proposal.rows} == {"a lovely plot": None, "the story": None}
 
 
 def test_another_column_can_be_read(bertkit, scored, tmp_path):
@@ -210,6 +229,15 @@ def test_with_changed_data_the_curve_says_so(trained, labelled, unlabelled, tmp_
     assert proposal.labelled == 37
 
 
+def test_a_table_that_has_lost_its_labels_since_is_named(trained, labelled, unlabelled, tmp_path):
+    table = tmp_path / "labelled.csv"
+    table.write_bytes(labelled.read_bytes())
+    run = trained(table, data__folds=0)
+    table.write_text(table.read_text().replace("text,label", "text,kind"))
+    with pytest.raises(DataError, match=r"labelled\.csv: no column 'label'"):
+        package.propose_rows(run, unlabelled, rows=3)
+
+
 class SlowPipe(io.BytesIO):
     """Bytes that arrive line by line."""
 
@@ -241,6 +269,7 @@ def test_what_is_refused(bertkit, scored, fine_tuned, unlabelled, labelled, tmp_
         (scored, tmp_path / "nothing.csv", "o.csv", "nothing.csv"),
         (scored, tmp_path / "none.csv", "o.csv", "none.csv: contains no texts"),
         (scored, tmp_path, "o.csv", "is a folder; give a table, or a file with a text per line"),
+        (scored, "https://example.org/u.csv", "o.csv", "u.csv: is a URL; download the file, and give its path"),
         (fine_tuned("topics"), unlabelled, "o.csv", "next is for runs of finetune classification with one class"),
         (fine_tuned("entities"), unlabelled, "o.csv", "next is for runs of finetune classification with one class"),
     ):

@@ -127,6 +127,11 @@ def test_int8_is_smaller_and_scored_before_and_after(onnx_extra, make, tmp_path)
     here, there = (bertkit.load(each).predict("a lovely film")[0] for each in (folder, tmp_path / "out"))
     difference = abs(here["probabilities"]["good"] - there["probabilities"]["good"])
     assert 0 < difference < 0.1
+    data = f"{{train_file: {table}, validation_file: {table}, max_eval_samples: 1}}"
+    (folder / "recipe.yaml").write_text(f"task: {{kind: classification}}\ndata: {data}\n")
+    for given, number in ((None, 1), (3, 3)):
+        out = tmp_path / f"out-{number}"
+        assert bertkit.export(folder, out, to="onnx", int8=True, max_samples=given).examples == number
 
 
 def test_what_cannot_be_exported_is_refused(onnx_extra, checkpoint, fine_tuned, tmp_path):

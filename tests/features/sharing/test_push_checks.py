@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
 import bertkit
 from bertkit.features.sharing import push as push_module
+from bertkit.features.sharing import push_files
 from bertkit.features.sharing.model_card import model_card, recorded_card
+from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import CheckpointError, HubError, RecipeError
 from bertkit.runtime.files import write_json
 from bertkit.tasks.registry import load_recipe
@@ -48,6 +51,26 @@ def test_a_checkpoint_of_no_run_has_no_card(checkpoint):
     [note] = planned.notes
     assert note.startswith(f"no model card: {checkpoint} contains no finished run")
     assert "README.md" not in planned.files
+    ignored = "--license and --language: in no model card, since none was generated"
+    assert bertkit.push(checkpoint, "ada/film", license="mit", language="en", dry_run=True).notes == (note, ignored)
+
+
+def test_a_card_that_is_not_generated_keeps_its_licence(checkpoint, tmp_path):
+    run = shutil.copytree(checkpoint, tmp_path / "run")
+    (run / "README.md").write_text("---\nlicense: apache-2.0\n---\n\nMine.\n")
+    planned = bertkit.push(run, "ada/film", license="mit", dry_run=True)
+    assert "license: apache-2.0" in planned.card
+    assert planned.notes == ("--license: in no model card, since none was generated",)
+
+
+def test_a_head_of_another_package_is_pushed_with_any_encoder(checkpoint, tmp_path, monkeypatch):
+    size = {"vocab_size": 200, "dim": 16, "n_heads": 2, "n_layers": 1, "hidden_dim": 16}
+    DistilBertForSequenceClassification(DistilBertConfig(**size)).save_pretrained(tmp_path)
+    load_tokenizer(str(checkpoint)).save_pretrained(tmp_path)
+    with pytest.raises(RecipeError, match="is of type 'distilbert', whose classes are not part of bertkit"):
+        bertkit.push(tmp_path, "ada/film", as_="bertkit", dry_run=True)
+    monkeypatch.setattr(push_files, "own_head", lambda config, name: DistilBertForSequenceClassification)
+    assert "model.safetensors" in bertkit.push(tmp_path, "ada/film", dry_run=True).files
 
 
 def test_a_dry_run_pushes_nothing_and_needs_no_login(monkeypatch, checkpoint):

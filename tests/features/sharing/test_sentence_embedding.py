@@ -79,7 +79,7 @@ def test_without_a_record_embed_s_pooling_is_used(checkpoint):
         (
             "modules.json",
             lambda steps: [*steps, {"type": "x.Dense", "path": "2_Dense"}],
-            "steps Transformer, Pooling, Dense",
+            "steps Transformer, Pooling, Dense; .* or `bertkit embed` with --pooling",
         ),
         ("modules.json", lambda steps: {"a": 1}, "modules.json in this folder cannot be loaded"),
         (

@@ -395,5 +395,5 @@ def test_a_checkpoint_reads_other_columns_that_are_given(task, through_checkpoin
     with pytest.raises(RecipeError, match=r"task\.token_column: not a column of classification"):
         task_inference(later).with_columns({"token_column": "words"})
     for wrong in ("label", "labels"):
-        with pytest.raises(RecipeError, match=rf"task\.text_columns: {wrong} is the column of the labels"):
+        with pytest.raises(RecipeError, match=rf"task\.text_columns: {wrong} is the name of the labels"):
             task_inference(later).with_columns({"text_columns": [wrong]})
