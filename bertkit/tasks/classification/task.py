@@ -124,8 +124,8 @@ class ClassificationTask(TableTask, TextClassification):
         return self.with_settings(text_columns=text, label_column=label), notes
 
     def readable(self, table: Table) -> Table:
-        """Returns the rows that have a label, with the columns under their names in training, class ids replaced with
-        names, and several classes of a row split into lists."""
+        """Returns the table without rows that are marked as having no label, with the columns under their names in
+        training, class ids replaced with names, and several classes of a row as lists."""
         column = str(self.settings.label_column)
         table = table.with_names([*self.settings.text_columns, column])
         if column not in table.columns:  # allowed for a test set; reported later for other splits
@@ -261,8 +261,9 @@ class ClassificationTask(TableTask, TextClassification):
         """Computes the metric of the task and `class_scores`, with the fitted temperature and thresholds.
 
         If they are not fitted yet, they are fitted to these outputs and are part of the result: ``temperature``, or
-        ``class/NAME/temperature`` of several labels, with the expected calibration error before and after,
-        ``ece_uncalibrated`` and ``ece``, and ``class/NAME/threshold``.
+        ``class/NAME/temperature`` of several labels, and ``class/NAME/threshold``. With a temperature that is fitted
+        here or asked for by ``calibrate``, so is the expected calibration error, ``ece``, and that before calibration,
+        ``ece_uncalibrated``, unless the temperature is in the weights.
         """
         if self.settings.problem == "regression":
             return super().score(outputs, features, examples)
@@ -273,7 +274,8 @@ class ClassificationTask(TableTask, TextClassification):
         scores |= class_scores(task.predicted(logits), probabilities, labels, task.settings.label_names)
         if self.settings.calibrate or task.settings.temperature != self.settings.temperature:
             scores["ece"] = expected_calibration_error(probabilities, labels)
-            scores["ece_uncalibrated"] = expected_calibration_error(super().probabilities(logits), labels)
+            if np.any(task.temperatures != 1):  # with 1 it is in the weights, whose outputs are calibrated already
+                scores["ece_uncalibrated"] = expected_calibration_error(super().probabilities(logits), labels)
         return scores | fitted
 
     def _fitted(self, logits: np.ndarray, labels: np.ndarray) -> tuple[Self, dict[str, float]]:
