@@ -147,7 +147,8 @@ class ClassificationTask(TableTask, TextClassification):
             if len(set(map(to_number, values))) == 1:
                 faults.append(f"{table.source}: every row has the number {shown(values[0])}; expected at least two")
         elif problem == "single_label" and len(names) == 1:
-            faults.append(f"{table.source}: every row has the label {names[0]!r}; expected at least two classes")
+            what = "task.label_names: only" if self.settings.label_names else f"{table.source}: every row has the label"
+            faults.append(f"{what} {names[0]!r}; expected at least two classes")
         elif not names:
             faults.append(f"{table.source}: no row has a label in {label!r}")
         # Of few rows or rare labels no probability may reach 0.5, and nothing would be predicted.
