@@ -175,7 +175,7 @@ class GlueTask(TextClassification):
         in_table = names if set(names) <= table.columns.keys() else self.settings.file_text_columns or names
         columns = {ours: table.column(theirs) for ours, theirs in zip(names, in_table, strict=True)}
         label = self.settings.file_label_column or self.settings.label_column
-        index = next((column for column in _INDEX_COLUMNS if column in table.columns), None)
+        index = next((each for each in _INDEX_COLUMNS if each in table.columns and not is_labelled(name)), None)
         columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
         if self._needs_labels(name) or (is_labelled(name) and label in table.columns):
             classes = self.settings.file_labels or self.settings.label_names

@@ -174,6 +174,16 @@ def test_a_row_without_a_text_in_a_table_of_ones_own_is_named(tmp_path, text):
         glue_task("sst2", tmp_path, train_file=str(own)).load()
 
 
+@pytest.mark.parametrize("ids", [{"id": "x"}, {}])
+def test_a_table_of_ones_own_may_have_ids_of_any_kind(tmp_path, ids):
+    write(tmp_path, dev="sentence\tlabel\na\t0\n")
+    own = tmp_path / "own.jsonl"
+    rows = [{"id": 1, "sentence": "a", "label": "1"}, {**ids, "sentence": "b", "label": "0"}]
+    own.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    examples = glue_task("sst2", tmp_path, train_file=str(own)).load(["train"])[1]["train"].examples
+    assert examples.dataset["idx"][:] == ["0", "1"]
+
+
 @pytest.mark.parametrize(("given", "missing"), [("train", "validation"), ("validation", "train")])
 def test_a_task_without_a_training_or_a_validation_set_is_refused(given, missing):
     with pytest.raises(RecipeError, match=rf"task\.files: expected one of the split {missing}, got {given}"):
