@@ -103,8 +103,8 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
 
     def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
         settings, names = self.settings, list(table.columns)
-        if settings.num_choices and settings.context_column and settings.ending_columns:  # as in a checkpoint
-            return self, ()
+        if settings.num_choices and all((settings.context_column, settings.ending_columns, settings.label_column)):
+            return self, ()  # as of a checkpoint
         context = settings.context_column or find_column(
             names, None, _CONTEXTS, table.source, "--context-column", "contexts"
         )
@@ -277,7 +277,7 @@ def _(task: MultipleChoiceTask, examples: Columns) -> dict[str, list[str]]:
 class _Choices:
     """Hooks that take ``choice_counts`` from a model's inputs and mask the scores of padding choices.
 
-    The scores are masked before the model computes its loss: padding choices have probability 0 and no gradient. The
+    The scores are masked before the loss is computed of them: padding choices have probability 0 and no gradient. The
     mask is the lowest number instead of -inf, so that a score that is not finite is always a fault of the weights.
 
     Args:

@@ -132,6 +132,14 @@ def test_other_labels_are_refused_with_both_lists(stock_models, tmp_path):
         bertkit.evaluate(folder, validation_file=tmp_path / "dev.csv", columns=columns)
 
 
+def test_a_missing_label_is_not_the_class_none(stock_models, tmp_path):
+    folder = classifier(stock_models, tmp_path / "c", ("None", "some"))
+    rows = [{"text": "a", "label": "None"}, {"text": "b", "label": None}, {"text": "c", "label": "some"}]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match=r"line 2: no value for 'label'"):
+        bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl")
+
+
 def test_several_labels_of_a_field_are_read_by_their_separator(stock_models, tmp_path):
     folder = classifier(stock_models, tmp_path, ("a", "b"), problem_type="multi_label_classification")
     (tmp_path / "x.csv").write_text("text,label\nx,a;b\ny,b\n")

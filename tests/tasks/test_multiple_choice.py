@@ -101,6 +101,12 @@ def test_columns_can_be_named(task):
     }
 
 
+def test_a_label_column_has_its_usual_name_where_all_else_is_given(task):
+    given = {"context_column": "q", "ending_columns": ["right", "wrong"], "num_choices": 2}
+    found = task(train_csv="q,right,wrong,answer\na,b,c,0\n", **given)
+    assert found.load(["train"])[1]["train"].examples["labels"][:] == [0]
+
+
 def test_a_column_that_is_not_there_is_asked_for(task, refusal):
     assert refusal(task(train_csv="c,ending0,ending1,label\na,b,c,0\n")) == (
         "train.csv: none of its columns (c, ending0, ending1, label) is named context, sent1, question, premise; "

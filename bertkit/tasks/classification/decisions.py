@@ -103,10 +103,10 @@ MOST_CLASSES = 20
 """Number of classes up to which the scores of each class are among the results."""
 
 SINGLE_LABEL = ("accuracy", "f1_macro", "balanced_accuracy", "average_precision", "roc_auc")
-"""Scores of single-label classification that every run has."""
+"""Scores of single-label classification; rows of one class alone have no ``roc_auc``, see `class_scores`."""
 
 MULTI_LABEL = ("f1_micro", "f1_macro", "accuracy", "average_precision", "roc_auc")
-"""Scores of multi-label classification that every run has."""
+"""Scores of multi-label classification, of which ``roc_auc`` may be missing too."""
 
 OF_A_CLASS = ("precision", "recall", "f1")
 """Scores of each class, see `key_of_class`."""

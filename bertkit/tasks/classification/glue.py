@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from bertkit import metrics
+from bertkit.data.reading.hub_sets import unreadable
 from bertkit.data.tables import Table, read_table
 from bertkit.data.tables.classes import class_ids
 from bertkit.data.tables.labels import texts
@@ -21,6 +22,7 @@ from bertkit.runtime.errors import DataError, noted, raise_all, shown
 from bertkit.runtime.files import write_whole
 from bertkit.runtime.options import setting
 from bertkit.runtime.progress import counted
+from bertkit.runtime.reading.hub import one_attempt
 from bertkit.runtime.reading.paths import is_below
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.text_classification import TextClassification, TextData
@@ -91,9 +93,10 @@ class TaskSettings(metrics.MetricSettings):
             raise ValueError(f"number_range: expected the least and the greatest number, got {self.number_range}")
         if outside := [file for file in self.submission.values() if not is_below(file)]:
             raise ValueError(f"submission: {outside[0]!r} is not the name of a file in a folder")
-        if "validation" not in self.files:
-            raise ValueError(f"files: expected one of the split validation, got {', '.join(self.files) or 'none'}")
-        if not is_below(self.name):
+        for name in ("train", "validation"):
+            if name not in self.files:
+                raise ValueError(f"files: expected one of the split {name}, got {', '.join(self.files) or 'none'}")
+        if not is_below(self.name) or "/" in self.name:
             raise ValueError(f"name: {self.name!r} cannot be part of the name of a file")
         for name in ("file_columns", "hub_splits", "submission"):
             if unknown := getattr(self, name).keys() - self.files.keys():
@@ -166,12 +169,13 @@ class GlueTask(TextClassification):
         return found
 
     def _split_of(self, table: Table, name: str) -> Split:
-        """Builds the examples of a table, whose columns are named as on the Hub or as in the task's TSV files."""
+        """Builds the examples of a table: its text columns are named as on the Hub or as in the task's TSV files, its
+        labels as in the files."""
         names = self.settings.text_columns
         in_table = names if set(names) <= table.columns.keys() else self.settings.file_text_columns or names
         columns = {ours: table.column(theirs) for ours, theirs in zip(names, in_table, strict=True)}
         label = self.settings.file_label_column or self.settings.label_column
-        index = next((column for column in _INDEX_COLUMNS if column in table.columns), None)
+        index = next((each for each in _INDEX_COLUMNS if each in table.columns and not is_labelled(name)), None)
         columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
         if self._needs_labels(name) or (is_labelled(name) and label in table.columns):
             classes = self.settings.file_labels or self.settings.label_names
@@ -198,12 +202,12 @@ class GlueTask(TextClassification):
                 from datasets import load_dataset
 
                 try:
-                    loaded[config] = load_dataset(self.settings.hub_dataset, config)
-                except (OSError, ValueError) as error:
-                    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                    with one_attempt():
+                        loaded[config] = load_dataset(self.settings.hub_dataset, config)
+                except Exception as error:  # the libraries raise errors of any type here, as in `find_set`
                     raise DataError(
-                        f"data set {source} cannot be loaded: {reason}; "
-                        "without access to the Hub give GLUE's TSV folder with --data-dir"
+                        f"{unreadable(f'data set {source}', error)}; without access to the Hub give GLUE's TSV folder "
+                        "with --data-dir"
                     ) from error
             if split in loaded[config]:
                 dataset = loaded[config][split]
@@ -274,7 +278,8 @@ class GlueTask(TextClassification):
 def _(task: GlueTask) -> tuple[str, str, str] | None:
     if task.data.data_dir is not None:
         return None
-    return task.settings.hub_dataset, task.settings.name, task.settings.hub_splits.get("validation", "validation")
+    config, _, split = task.settings.hub_splits.get("validation", "validation").rpartition("/")
+    return task.settings.hub_dataset, config or task.settings.name, split
 
 
 @default_recipe.register(GlueTask)

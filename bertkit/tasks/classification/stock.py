@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.classes import names_of_labels, other_spellings
+from bertkit.data.tables.classes import is_missing, names_of_labels, other_spellings
 from bertkit.data.tables.columns import text_columns
 from bertkit.data.tables.labels import Problem, texts
 from bertkit.runtime.errors import CheckpointError
@@ -79,7 +79,8 @@ class StockClassification(StockTask, ClassificationTask):
         def renamed(value: Any) -> Any:
             if isinstance(value, list):
                 return list(map(renamed, value))
-            return names[labels[str(value)]] if str(value) in labels else value
+            # A missing value is no label, also beside a class of the name "None".
+            return value if is_missing(value) or str(value) not in labels else names[labels[str(value)]]
 
         columns = {**table.columns, column: list(map(renamed, values))}
         found = super()._split_of(name, replace(table, columns=columns))

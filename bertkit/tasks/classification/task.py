@@ -124,8 +124,8 @@ class ClassificationTask(TableTask, TextClassification):
         return self.with_settings(text_columns=text, label_column=label), notes
 
     def readable(self, table: Table) -> Table:
-        """Returns the rows that have a label, with the columns under their names in training, class ids replaced with
-        names, and several classes of a row split into lists."""
+        """Returns the table without rows that are marked as having no label, with the columns under their names in
+        training, class ids replaced with names, and several classes of a row as lists."""
         column = str(self.settings.label_column)
         table = table.with_names([*self.settings.text_columns, column])
         if column not in table.columns:  # allowed for a test set; reported later for other splits
@@ -147,7 +147,8 @@ class ClassificationTask(TableTask, TextClassification):
             if len(set(map(to_number, values))) == 1:
                 faults.append(f"{table.source}: every row has the number {shown(values[0])}; expected at least two")
         elif problem == "single_label" and len(names) == 1:
-            faults.append(f"{table.source}: every row has the label {names[0]!r}; expected at least two classes")
+            what = "task.label_names: only" if self.settings.label_names else f"{table.source}: every row has the label"
+            faults.append(f"{what} {names[0]!r}; expected at least two classes")
         elif not names:
             faults.append(f"{table.source}: no row has a label in {label!r}")
         # Of few rows or rare labels no probability may reach 0.5, and nothing would be predicted.
@@ -261,8 +262,9 @@ class ClassificationTask(TableTask, TextClassification):
         """Computes the metric of the task and `class_scores`, with the fitted temperature and thresholds.
 
         If they are not fitted yet, they are fitted to these outputs and are part of the result: ``temperature``, or
-        ``class/NAME/temperature`` of several labels, with the expected calibration error before and after,
-        ``ece_uncalibrated`` and ``ece``, and ``class/NAME/threshold``.
+        ``class/NAME/temperature`` of several labels, and ``class/NAME/threshold``. With a temperature that is fitted
+        here or asked for by ``calibrate``, so is the expected calibration error, ``ece``, and that before calibration,
+        ``ece_uncalibrated``, unless the temperature is in the weights.
         """
         if self.settings.problem == "regression":
             return super().score(outputs, features, examples)
@@ -273,7 +275,8 @@ class ClassificationTask(TableTask, TextClassification):
         scores |= class_scores(task.predicted(logits), probabilities, labels, task.settings.label_names)
         if self.settings.calibrate or task.settings.temperature != self.settings.temperature:
             scores["ece"] = expected_calibration_error(probabilities, labels)
-            scores["ece_uncalibrated"] = expected_calibration_error(super().probabilities(logits), labels)
+            if np.any(task.temperatures != 1):  # with 1 it is in the weights, whose outputs are calibrated already
+                scores["ece_uncalibrated"] = expected_calibration_error(super().probabilities(logits), labels)
         return scores | fitted
 
     def _fitted(self, logits: np.ndarray, labels: np.ndarray) -> tuple[Self, dict[str, float]]:

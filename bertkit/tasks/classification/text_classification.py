@@ -195,11 +195,11 @@ class TextClassification(PerExampleTask):
         if self.problem_type == "multi_label_classification":
             labels_of_rows = list(map(np.flatnonzero, predicted))
             return [
-                {"labels": [names[label] for label in labels], "probabilities": self._named(row, scores, labels)}
-                for labels, row, scores in zip(labels_of_rows, probabilities, logits, strict=True)
+                {"labels": [names[label] for label in labels], "probabilities": self._named(row, labels)}
+                for labels, row in zip(labels_of_rows, probabilities, strict=True)
             ]
         return [
-            {"label": names[label], "probability": float(row[label]), "probabilities": self._named(row, row)}
+            {"label": names[label], "probability": float(row[label]), "probabilities": self._named(row)}
             for label, row in zip(predicted, probabilities, strict=True)
         ]
 
@@ -232,12 +232,12 @@ class TextClassification(PerExampleTask):
         """Returns whether predictions hold the probabilities of some labels only, which differ between rows."""
         return not self.all_probabilities and len(self.settings.label_names) > MOST_PROBABLE
 
-    def _named(
-        self, probabilities: np.ndarray, scores: np.ndarray, predicted: Sequence[int] | np.ndarray = ()
-    ) -> dict[str, float]:
-        """Returns the probabilities (C,) that a prediction holds, by label: if some are left out, those of the highest
-        scores (C,) and of the predicted labels."""
-        kept = largest(scores, MOST_PROBABLE, also=predicted) if self.leaves_out_labels else np.arange(len(scores))
+    def _named(self, probabilities: np.ndarray, predicted: Sequence[int] | np.ndarray = ()) -> dict[str, float]:
+        """Returns those of the probabilities (C,) that a prediction holds, by label: if some are left out, the highest
+        and those of the predicted labels."""
+        kept = np.arange(len(probabilities))
+        if self.leaves_out_labels:
+            kept = largest(probabilities, MOST_PROBABLE, also=predicted)
         names = [self.settings.label_names[label] for label in kept]
         return dict(zip(names, map(float, probabilities[kept]), strict=True))
 

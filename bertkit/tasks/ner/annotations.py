@@ -182,8 +182,8 @@ def _align_row(text: Any, spans: list[Span] | str | None, snap: bool, unit: Offs
 
 
 def _misplaced(aligned: Sequence[Alignment]) -> int:
-    """Returns the number of spans that do not fit the words."""
-    return sum(len(of_row.faults) + of_row.snapped for of_row in aligned)
+    """Returns the number of spans that do not fit the words; a fault without words is one of the whole row."""
+    return sum(len(of_row.faults) + of_row.snapped for of_row in aligned if of_row.words)
 
 
 def _notes(aligned: Sequence[Alignment], spans: int, hint: str) -> list[str]:
@@ -221,7 +221,12 @@ def _annotations(table: Table, column: str) -> dict[int, list[Span] | str | None
 
 
 def _of_label_studio(annotations: Any) -> list[Any]:
-    """Returns the spans of the annotation of a task: the ground truth if one is marked, else the only one, if any."""
+    """Returns the spans of the annotation of a task in a list of one: of the ground truth if one is marked, else of the
+    only one; an empty list if there is none, or all were cancelled.
+
+    Raises:
+        DataError: several annotations differ, or the result of one is no list.
+    """
     if not isinstance(annotations, list) or not all(isinstance(each, Mapping) for each in annotations):
         return [annotations]
     complete = [each for each in annotations if not each.get("was_cancelled")]

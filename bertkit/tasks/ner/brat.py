@@ -1,7 +1,7 @@
 """Folders of brat: a ``.txt`` file per document, and beside it an ``.ann`` file with the spans of its entities.
 
-A line of an entity is ``T1<tab>PER 0 3<tab>Ann``; relations, events, attributes and notes are left out. See
-https://brat.nlplab.org/standoff.html.
+A line of an entity is ``T1<tab>PER 0 3<tab>Ann``, and so is one of the words that trigger an event; relations, events,
+attributes and notes are left out. See https://brat.nlplab.org/standoff.html.
 """
 
 from __future__ import annotations

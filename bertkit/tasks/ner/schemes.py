@@ -243,11 +243,11 @@ def find_labels(
     A ``scheme`` and ``names`` of the labels that are given are used; None and no names are detected from the tags.
 
     Entity labels are in IOB2, for each type that occurs or that the table declares. Plain tags are labels as they are,
-    the most frequent first, since the first label is predicted for words without pieces.
+    the most frequent first, since without ``O`` the first label is predicted for words without pieces.
 
     Raises:
         DataError: the tags fit no scheme, a tag is not one of an entity scheme, or there is only one label.
-        RecipeError: ``names`` are given and are not the complete IOB2 labels of their types.
+        RecipeError: ``names`` are given and are not the complete IOB2 labels of their types, or only one plain tag.
     """
     place = partial(place_of_word, table)
     scheme = scheme or detect_scheme(tags, place)
@@ -264,6 +264,8 @@ def find_labels(
         labels = list(names) or iob2_labels(counts)
         if fault := fault_of_labels(labels):
             raise RecipeError(f"task.label_names: {fault}")
+    if len(labels) == 1 and names:
+        raise RecipeError(f"task.label_names: only {names[0]!r}; expected at least two labels")
     if len(labels) == 1:
         raise DataError(
             f"{table.source}: every word has the tag {labels[0]!r}; expected at least two; --tag-column selects "

@@ -43,7 +43,8 @@ def scores_of(outcome: Outcome, further: FurtherMetrics | None) -> dict[str, flo
     scores = outcome.scores(further)
     if main not in scores:
         raise RecipeError(
-            f"task.main_metric: {main!r} is not a score of this task; expected one of {', '.join(scores)}"
+            f"task.main_metric: {main!r} is not among the scores of {outcome.source}; expected one of "
+            f"{', '.join(scores)}"
         )
     return scores
 

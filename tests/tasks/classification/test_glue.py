@@ -19,7 +19,7 @@ from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.classification.glue import DataSettings, GlueTask
 from bertkit.tasks.encoding import encode_once, encode_split, sharing_encodings
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.tasks.splits import Truncation
+from bertkit.tasks.splits import Truncation, hub_dataset
 
 TASKS = [name.removeprefix("finetune/glue/") for name in list_recipes() if name.startswith("finetune/glue/")]
 
@@ -174,9 +174,20 @@ def test_a_row_without_a_text_in_a_table_of_ones_own_is_named(tmp_path, text):
         glue_task("sst2", tmp_path, train_file=str(own)).load()
 
 
-def test_a_task_without_a_validation_set_is_refused():
-    with pytest.raises(RecipeError, match=r"task\.files: expected one of the split validation, got train"):
-        load_recipe("finetune/glue/sst2", {"task.files": {"train": "train.tsv"}, "task.submission": {}})
+@pytest.mark.parametrize("ids", [{"id": "x"}, {}])
+def test_a_table_of_ones_own_may_have_ids_of_any_kind(tmp_path, ids):
+    write(tmp_path, dev="sentence\tlabel\na\t0\n")
+    own = tmp_path / "own.jsonl"
+    rows = [{"id": 1, "sentence": "a", "label": "1"}, {**ids, "sentence": "b", "label": "0"}]
+    own.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    examples = glue_task("sst2", tmp_path, train_file=str(own)).load(["train"])[1]["train"].examples
+    assert examples.dataset["idx"][:] == ["0", "1"]
+
+
+@pytest.mark.parametrize(("given", "missing"), [("train", "validation"), ("validation", "train")])
+def test_a_task_without_a_training_or_a_validation_set_is_refused(given, missing):
+    with pytest.raises(RecipeError, match=rf"task\.files: expected one of the split {missing}, got {given}"):
+        load_recipe("finetune/glue/sst2", {"task.files": {given: "x.tsv"}, "task.submission": {}})
 
 
 def test_a_table_for_prediction_may_have_either_names():
@@ -285,8 +296,24 @@ def test_a_row_of_the_hub_without_a_class_is_named(tmp_path):
 
 
 def test_without_the_hub_the_message_offers_the_folder():
-    with pytest.raises(DataError, match=r"cannot be loaded: .*give GLUE's TSV folder with --data-dir"):
+    with pytest.raises(DataError, match=r"cannot be read .*give GLUE's TSV folder with --data-dir"):
         glue_task("sst2").with_settings(hub_dataset="./no-such-folder-here").load()
+
+
+def test_a_damaged_file_at_the_hub_is_told_in_one_line(tmp_path):
+    kind, rows = ClassLabel(names=["negative", "positive"]), (["b"], [0])
+    hub = hub_folder(tmp_path / "damaged", kind, train=rows, validation=rows)
+    file = tmp_path / "damaged" / "sst2" / "train-0.parquet"
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + bytes(20) + content[24:])  # the rows, not the list of columns at the end
+    with pytest.raises(DataError, match=r"damaged \(sst2\): cannot be read .*give GLUE's TSV folder with --data-dir"):
+        glue_task("sst2").with_settings(hub_dataset=hub).load()
+
+
+def test_the_scored_split_may_be_of_another_configuration():
+    of_ax = glue_task("mnli").with_settings(hub_splits={"validation": "ax/test"})
+    assert hub_dataset(of_ax) == ("nyu-mll/glue", "ax", "test")
+    assert hub_dataset(glue_task("mnli")) == ("nyu-mll/glue", "mnli", "validation_matched")
 
 
 def test_encoding_adds_specials_and_counts_what_it_cuts(tokenizer):
@@ -340,6 +367,7 @@ def test_each_split_is_shared_once(tmp_path, tokenizer):
         ({"label_names": ["a"], "file_labels": ["0"]}, "label_names: expected at least two"),
         ({"file_labels": ["0"]}, "file_labels: expected one for each"),
         ({"metric": "bleu"}, "metric: unknown metric"),
+        ({"name": "own/sst2"}, "name: 'own/sst2' cannot be part of the name of a file"),
     ],
 )
 def test_impossible_settings_are_refused(wrong, expected):

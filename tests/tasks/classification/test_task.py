@@ -135,6 +135,12 @@ def test_impossible_settings_are_refused(make, wrong, expected):
             "  - train.csv: every row has the label 'pos'; expected at least two classes\n"
             "  - train.csv, line 3: text is empty; write a text, or remove the row",
         ),
+        (
+            {"train_csv": "text,label\na,pos\nb,neg\n", "label_names": ["pos"]},
+            "2 faults:\n"
+            "  - task.label_names: only 'pos'; expected at least two classes\n"
+            "  - train.csv, line 3: label 'neg' is not one of 'pos'",
+        ),
         ({"train_jsonl": json_lines(text=["a", "b"], label=[[], []])}, "train.jsonl: no row has a label in 'label'"),
         (
             {"train_csv": "text,label\na,3\nb,3.0\n", "problem": "regression"},

@@ -104,6 +104,12 @@ class TestManyLabels:
             assert row["probabilities"].items() <= full["probabilities"].items()
             assert task_inference(task).format_prediction(row) == task_inference(task).format_prediction(full)
 
+    def test_labels_are_ranked_by_their_calibrated_probabilities(self):
+        temperatures = {self.NAMES[0]: 10.0, self.NAMES[1]: 0.5}
+        task = settled("multi_label", *self.NAMES[:12]).with_settings(temperature=temperatures)
+        logits = np.array([[2.0, 1.0, 0.5, *[-3.0] * 9]])  # 0.55, 0.88 and 0.62
+        assert list(task.decode(logits, {}, {})[0]["probabilities"])[:3] == ["c1", "c2", "c0"]
+
 
 def test_what_is_decoded_is_what_is_scored():
     """Logits around the threshold, also those too small for a probability to differ from one half."""

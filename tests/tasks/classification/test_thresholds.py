@@ -88,6 +88,15 @@ def test_what_is_fitted_to_the_validation_set_is_kept_in_the_checkpoint(task, th
     assert scores["f1_macro"] >= loaded(task(**table)).score(logits, features, {})["f1_macro"] - 0.05
 
 
+def test_of_weights_with_the_temperature_no_error_before_calibration_is_told(task):
+    logits, features = np.array([[3.0, 0.0], [0.0, 2.0], [2.0, 0.0]]), {"labels": [0, 1, 1]}
+    calibrating = loaded(task(train_csv=many("neg pos"), calibrate=True))
+    assert {"ece", "ece_uncalibrated"} <= calibrating.score(logits, features, {}).keys()
+    scores = calibrating.with_settings(temperature=1.0).score(logits, features, {})
+    assert "ece" in scores
+    assert "ece_uncalibrated" not in scores
+
+
 @BOTH
 def test_a_temperature_changes_probabilities_and_no_prediction_at_one_half(task, table):
     logits, plain = np.random.default_rng(0).normal(size=(50, 2)), loaded(task(**table))

@@ -118,6 +118,14 @@ def test_offsets_in_utf16_are_read_and_proposed(task, refusal):
     assert snapped["train"].notes[1:] == ("1 of 2 spans cut words and were extended to whole words",)
 
 
+def test_faults_of_whole_rows_are_no_spans_in_the_wrong_unit(task, refusal):
+    rows = [doccano(ANN, [(0, 7, "PER"), (19, 23, "LOC")]), {"text": None, "label": []}, {"text": "a", "label": None}]
+    refused = refusal(task(train_jsonl=lines(*rows))).splitlines()
+    assert refused[0] == "3 faults:"
+    assert refused[-1].startswith("spans that do not fit their text: 1; ")
+    assert refused[-1].endswith("with which there are 0")
+
+
 def test_text_of_a_span_must_match(task, refusal):
     wrong = label_studio(ANN, SPANS[0])
     wrong["annotations"][0]["result"][1]["value"]["text"] = "Bergen"

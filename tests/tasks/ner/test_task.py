@@ -131,6 +131,7 @@ def test_hub_class_without_a_type_is_refused(task, hub, refusal):
     ("given", "expected"),
     [
         ({"train_conll": "a O\nb O\n"}, "train.conll: every word has the tag 'O'; expected at least two"),
+        ({"train_conll": "a X\nb Y\n", "label_names": ["X"]}, "task.label_names: only 'X'; expected at least two"),
         ({"train_conll": TRAIN, "token_column": 2}, "train.conll: column 2 contains the words; give"),
         (
             {"train_conll": "a O\nb B-X\n\nc O\nd X\ne 0\n"},
