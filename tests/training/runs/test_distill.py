@@ -235,6 +235,20 @@ def test_a_student_of_a_size_has_new_weights_and_the_teachers_tokenizer(run, tea
     assert "starting from new weights" in (done.output_dir / "README.md").read_text()
 
 
+def test_what_is_chosen_for_a_new_student_is_that_of_its_sizes(fine_tuned, tmp_path, capsys):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text,label\n" + "a good film,good\nthe plot is awful,bad\n" * 20)
+    given = {"data.train_file": str(rows), "train.max_steps": 1, "model.max_position_embeddings": 16}
+    recipe = distillation_recipe(fine_tuned("film"), "bert-mini", overrides={**given, "data.max_seq_length": 0})
+    prepared = prepare_finetuning(recipe, tmp_path / "run")
+    assert "for a hidden size of 256" in capsys.readouterr().err
+    assert prepared.run.recipe.data.max_seq_length == 16
+    with pytest.raises(RecipeError, match="max_seq_length: 17 tokens, but the new model has 16 positions"):
+        distill(
+            fine_tuned("film"), "bert-mini", output_dir=tmp_path / "x", overrides={**given, "data.max_seq_length": 17}
+        )
+
+
 def test_the_recipe_has_the_sizes_of_the_student(teacher, student):
     recipe = distillation_recipe(teacher, "bert-mini", alpha=0.7)
     assert recipe.model == {
