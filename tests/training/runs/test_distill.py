@@ -339,6 +339,21 @@ def test_a_teacher_of_another_task_is_refused(run, fine_tuned, glue):
         run("run", teacher=fine_tuned("entities"), recipe="sst2", data_dir=glue)
 
 
+@pytest.mark.parametrize(
+    ("problem", "labels", "message"),
+    [
+        ({"problem": "regression"}, ("1", "2.5"), "single_label_.* with 3 outputs, and the task .* is regression"),
+        ({"problem": "multi_label", "label_separator": "|"}, ("good", "bad|fair"), "and the task .* is multi_label_"),
+    ],
+)
+def test_a_teacher_of_another_problem_is_refused(fine_tuned, tmp_path, problem, labels, message):
+    teacher, rows = fine_tuned("film"), tmp_path / "rows.csv"
+    rows.write_text("text,label\n" + f"a good film,{labels[0]}\nthe plot is awful,{labels[1]}\n" * 20)
+    overrides = {**RUN, "data.train_file": str(rows), **{f"task.{key}": value for key, value in problem.items()}}
+    with pytest.raises(CheckpointError, match=message):
+        distill(teacher, str(teacher), output_dir=tmp_path / "run", recipe="classification", overrides=overrides)
+
+
 def test_rows_without_labels_need_a_teacher_alone(run, tmp_path):
     file = tmp_path / "unlabelled.csv"
     file.write_text("sentence\nthe film is lovely\nthe plot is awful\n")
