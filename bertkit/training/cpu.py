@@ -57,7 +57,7 @@ class CpuSpeedUps:
     Attributes:
         is_on: the run is on a CPU, and ``placement.cpu_speed_ups`` is not false.
         regroups: examples may move between the micro-batches of a step.
-        compiles: the model is compiled by ``train.torch_compile``.
+        compiles: the layers are compiled by ``train.torch_compile``.
     """
 
     is_on: bool = False
@@ -200,7 +200,7 @@ class FastDropout(nn.Dropout):
 class _Attention(torch.autograd.Function):
     """Computes softmax(q kᵀ · scaling + bias), with dropout, times v; saves softmax and byte mask, both (B, A, P, S).
 
-    Scores and softmax are float32; all other products have the inputs' dtype, as in kernels without dropout.
+    Scores and softmax are at least float32; all other products have the inputs' dtype, as in kernels without dropout.
     """
 
     @staticmethod
@@ -276,6 +276,7 @@ def attention_forward(
     too.
     """
     is_ours = 0 < dropout < 1 and query.device.type == "cpu" and key.shape == value.shape
+    is_ours = is_ours and query.shape[1] == key.shape[1]  # some encoders share keys and values among heads
     is_ours = is_ours and (attention_mask is None or attention_mask.dtype == torch.bool)
     if not is_ours or kwargs.get("is_causal") or getattr(module, "is_causal", False):
         return sdpa_attention_forward(

@@ -108,7 +108,7 @@ def finetuning_start(recipe: Recipe) -> Initialization:
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded.
-        RecipeError: the recipe names no checkpoint, or inputs longer than it reads.
+        RecipeError: the recipe names no checkpoint, inputs longer than the model reads, or an impossible configuration.
     """
     source, distilled = recipe.model.get("name_or_path"), recipe.distillation
     if source is None:
@@ -117,12 +117,14 @@ def finetuning_start(recipe: Recipe) -> Initialization:
         tokenizer = load_tokenizer(distilled.teacher)
         fields = {"vocab_size": number_of_ids(tokenizer), "pad_token_id": tokenizer.pad_token_id}
         stored = StoredConfig("the new model", {**fields, "model_type": BertConfig.model_type}, BertConfig)
-        return Initialization(None, tokenizer, stored.build({}), stored=stored)
+        config = stored.build(recipe.config_changes)
+        check_positions(recipe.data.max_seq_length, config, stored.name_or_path)
+        return Initialization(None, tokenizer, config, stored=stored)
     stored = read_config(source, any_encoder=True)
-    unchanged = stored.build({})
-    check_positions(recipe.data.max_seq_length, unchanged, source)
-    tokenizer = load_tokenizer(source, config=unchanged)
-    return Initialization(source, tokenizer, unchanged, layers=kept_layers(recipe, unchanged), stored=stored)
+    config = stored.build(recipe.config_changes)
+    check_positions(recipe.data.max_seq_length, config, source)
+    tokenizer = load_tokenizer(source, config=config)
+    return Initialization(source, tokenizer, config, layers=kept_layers(recipe, config), stored=stored)
 
 
 def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) -> None:
@@ -147,7 +149,7 @@ def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) 
         others["placement.strategy=fsdp"] = placement.strategy == "fsdp"
         if excluded := [name for name, is_on in others.items() if is_on]:
             raise PlacementError(f"{what} does not work with {excluded[0]}; remove one of both")
-    if implementation.startswith(("flash", JOINED)) and placement.mixed_precision == "no":
+    if ("flash" in implementation or implementation == JOINED) and placement.mixed_precision == "no":
         raise PlacementError(f"{what} needs half precision; set placement.mixed_precision=bf16, or use sdpa")
     if implementation.startswith("paged|"):
         raise PlacementError(f"{what} is for generated text; use {implementation.removeprefix('paged|')}")
@@ -230,8 +232,9 @@ def of_layers(config: PreTrainedConfig, layers: Sequence[int]) -> PreTrainedConf
     """Returns the configuration of a model with only these layers."""
     number = config.num_hidden_layers
     changed = copy.deepcopy(config)
-    kinds = getattr(config, "layer_types", None)
-    if isinstance(kinds, list) and len(kinds) == number:
-        changed.layer_types = [kinds[layer] for layer in layers]
+    for name in ("layer_types", "attention_window"):  # the kinds of attention, and the windows of Longformer
+        values = getattr(config, name, None)
+        if isinstance(values, list) and len(values) == number:
+            setattr(changed, name, [values[layer] for layer in layers])
     changed.num_hidden_layers = len(layers)
     return changed

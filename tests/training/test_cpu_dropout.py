@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from bertkit.model.checkpoint.encoders import head_class, own_fields
 from bertkit.model.configuration_bert import BertConfig
@@ -142,6 +143,17 @@ def test_without_dropout_attention_is_transformers_own():
     inputs = heads(torch.float32)
     plain = nn.functional.scaled_dot_product_attention(*inputs, attn_mask=some_padding(), scale=0.5)
     torch.testing.assert_close(attended(*inputs, some_padding(), dropout=0.0), plain, rtol=0, atol=0)
+
+
+def test_heads_that_share_keys_and_values_have_transformers_attention():
+    query, key, value = heads(torch.float32)
+    module = Attention()
+    module.num_key_value_groups = 3
+    torch.manual_seed(7)
+    found, _ = attention_forward(module, query, key[:, :1], value[:, :1], some_padding(), dropout=0.4)
+    torch.manual_seed(7)
+    wanted, _ = sdpa_attention_forward(module, query, key[:, :1], value[:, :1], some_padding(), dropout=0.4)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
 
 
 def test_attention_without_kept_units_is_zero():

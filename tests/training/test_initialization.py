@@ -13,6 +13,7 @@ from bertkit.model.checkpoint.load import load_config, load_model
 from bertkit.runtime.errors import RecipeError
 from bertkit.training.initialization import with_layers
 from bertkit.training.tuning import encoder_layers
+from tests.stock_models import stock_checkpoint
 
 HEAD = "BertForSequenceClassification"
 
@@ -66,3 +67,10 @@ def test_layers_that_do_not_exist_are_refused(tiny_config, layers):
 def test_layers_that_differ_in_their_weights_are_refused(encoder):
     with pytest.raises(RecipeError, match="layers 1, 2 do not make a model; keep the first layer"):
         with_layers(model_of(encoder, 3), [1, 2])
+
+
+def test_kept_layers_of_longformer_have_their_own_windows(tmp_path):
+    sizes = {"num_hidden_layers": 3, "attention_window": [2, 4, 8]}
+    folder = str(stock_checkpoint(tmp_path / "x", "longformer", "AutoModelForSequenceClassification", **sizes))
+    model, _ = load_model(HEAD, folder, load_config(folder, any_encoder=True), new_head=False)
+    assert with_layers(model, [0, 2]).config.attention_window == [2, 8]

@@ -197,9 +197,7 @@ def prepare(
             check_run(each, folder)
     for each in of_checkpoints.values():
         with noted(faults, BertkitError):
-            start = finetuning_start(each)
-            assert start.stored is not None
-            start.stored.build(each.config_changes)
+            finetuning_start(each)
     task, data = _check_data(recipes, faults)
     if faults or task is None:
         raise RecipeError(listed(list(dict.fromkeys(faults))))

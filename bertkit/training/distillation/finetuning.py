@@ -21,7 +21,8 @@ from bertkit.model.loss_bert import mean_loss
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import DistillationSettings
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
-from bertkit.runtime.progress import without_library_bars
+from bertkit.runtime.placement.resolve import Placement
+from bertkit.runtime.progress import counted, without_library_bars
 from bertkit.tasks.base import Task, head_name
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.tasks.stock import labels_of, matched_names
@@ -161,7 +162,9 @@ class TaughtTask(Objective):
         self._recorder.pop()
 
 
-def finetuned_teacher(recipe: Recipe, task: Task, train: Split, start: Initialization) -> FinetunedTeacher:
+def finetuned_teacher(
+    recipe: Recipe, task: Task, train: Split, start: Initialization, placement: Placement
+) -> FinetunedTeacher:
     """Returns the teacher of a recipe, checked against task, labels and tokenizer.
 
     Raises:
@@ -190,7 +193,7 @@ def finetuned_teacher(recipe: Recipe, task: Task, train: Split, start: Initializ
                 f"recipe {recipe.name}: train.{key}: changes the loss of the labels, which train.distill.alpha 1 "
                 "leaves out; remove one of them"
             )
-    if recipe.placement.device == "xla":
+    if placement.device == "xla":
         raise RecipeError(f"recipe {recipe.name}: train.distill: is not supported on XLA; use another placement")
     teacher = FinetunedTeacher(settings, task)
     check_width(settings, teacher.model.config, start.config)
@@ -210,8 +213,8 @@ def taught_task(
 
     Args:
         task, of_data: the task with the loss of the labels, and as it is.
-        teacher: the teacher, on the CPU.
-        student: the model that is trained.
+        teacher: the teacher; this moves it to the CPU, and its first batch to the device of the training.
+        student: the model that is trained, on the CPU.
         rows: the encoded training set.
         collate: the collator of the task, with the inputs of both models.
 
@@ -258,9 +261,22 @@ def _only(values: Tensor, rows: Tensor, tokens: Tensor | None) -> Tensor:
 
 
 def _order_of_labels(task: Task, config: PreTrainedConfig, name: str) -> list[int] | None:
-    """Returns the places of the student's labels among those of the teacher; ``None`` for the same order."""
-    names = [str(label) for label in (task.config().get("id2label") or {}).values()]
-    if len(names) < 2:  # a number has no label, and an answer has positions
+    """Returns the places of the student's labels among those of the teacher; ``None`` for the same order.
+
+    Raises:
+        CheckpointError: the outputs of the teacher mean something else, or it has more labels.
+        DataError: it lacks a label.
+    """
+    own = task.config()
+    problem, names = own.get("problem_type"), [str(label) for label in (own.get("id2label") or {}).values()]
+    is_number = problem == "regression"
+    if problem and (config.problem_type not in (None, problem) or (is_number and config.num_labels != 1)):
+        raise CheckpointError(
+            f"train.distill.teacher: {name} is for {config.problem_type or 'classes'} with "
+            f"{counted(config.num_labels, 'output')}, and the task {task.name} is {problem}; give a checkpoint that "
+            "was fine-tuned for this task"
+        )
+    if is_number or not names:  # a number has no label, and an answer has positions
         return None
     known = labels_of(config, name)
     matched, _ = matched_names(names, known, f"train.distill.teacher: {name}")

@@ -20,7 +20,6 @@ from bertkit.model.checkpoint.encoders import (
     MODEL_TYPE,
     check_encoder,
     field_types,
-    longest_input,
     model_inputs,
     new_architecture,
 )
@@ -134,13 +133,6 @@ def without_dropout(model: PreTrainedModel, batch: Mapping[str, Tensor | None]) 
         return model(**batch)
     finally:
         model.train(was_training)
-
-
-def longest_of_new(model: dict[str, Any]) -> int:
-    """Returns the maximum number of tokens of an input of new weights, from the ``model`` block of a recipe."""
-    configuration = new_architecture(model.get(MODEL_TYPE))
-    fields = {key: value for key, value in model.items() if key not in (MODEL_TYPE, "name_or_path")}
-    return longest_input(configuration(**fields))
 
 
 def new_config(model: dict[str, Any], recipe_name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedConfig:

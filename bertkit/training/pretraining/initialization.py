@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from bertkit.data.corpus.sources import Source, TextLines
 from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.data.corpus.vocabulary.tokenizer import train_vocabulary
-from bertkit.model.checkpoint.encoders import check_pair_objective, check_positions, head_class
+from bertkit.model.checkpoint.encoders import check_pair_objective, check_positions, head_class, longest_input
 from bertkit.model.checkpoint.load import load_config, load_tokenizer, save_tokenizer
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP
@@ -23,7 +24,7 @@ from bertkit.runtime.progress import say
 from bertkit.runtime.version import __version__
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.initialization import Initialization, kept_layers, of_layers
-from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config, number_of_ids
+from bertkit.training.pretraining.encoders import as_pretraining_model, new_config, number_of_ids
 
 
 def pretraining_model(start: Initialization) -> PreTrainedModel:
@@ -64,16 +65,16 @@ def pretraining_start(
         head_class(head, config, checkpoint)  # an error if its family has no such head
         tokenizer = load_tokenizer(checkpoint, for_pretraining=True)
     else:
-        positions = longest_of_new(changes)
         if store is not None and data.tokenizer is None:
             folder = store.folder / TOKENIZER_FOLDER
             if not folder.is_dir():
                 raise RecipeError(f"{store.folder}: this token store has no tokenizer; give --tokenizer")
             tokenizer = load_tokenizer(folder, for_pretraining=True)
-            tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
         else:
-            tokenizer = corpus_tokenizer(data, sources, positions, cache_dir, resumed)
+            tokenizer = corpus_tokenizer(data, sources, VERY_LARGE_INTEGER, cache_dir, resumed)
         config = new_config(changes, recipe.name, tokenizer)
+        # Programs that read the saved tokenizer cut texts to this length.
+        tokenizer.model_max_length = min(tokenizer.model_max_length, longest_input(config))
     if config.vocab_size < (needed := number_of_ids(tokenizer)):
         raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer's ids need {needed}")
     check_positions(max(length for length, _ in data.lengths()), config, checkpoint or "the model")
@@ -88,8 +89,7 @@ def pretraining_start(
 def corpus_tokenizer(
     data: DataSettings, sources: list[Source], positions: int, cache_dir: Path, resumed: Path | None = None
 ) -> PreTrainedTokenizerFast:
-    """Loads the given or a previously trained tokenizer, or trains one for a model with this number of
-    ``positions``."""
+    """Loads the given or a previously trained tokenizer, or trains one whose ``model_max_length`` is ``positions``."""
     if data.tokenizer is not None:
         return load_tokenizer(data.tokenizer, for_pretraining=True)
     if resumed is not None and (resumed / "tokenizer.json").is_file():

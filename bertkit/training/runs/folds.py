@@ -151,7 +151,8 @@ class ModelsOfFolds:
         what = f"fold {fold + 1} of {self.number}"
         arguments, recipe = self.run.arguments_of_folds, self.run.recipe
         assert arguments is not None
-        trainer, _ = self.run.build_trainer(self.features.select(others), arguments, what, callbacks=[moments])
+        with quietly():  # the lines on the model are those of the run's own
+            trainer, _ = self.run.build_trainer(self.features.select(others), arguments, what, callbacks=[moments])
         moments.trainer = trainer
         with trainer.speed_ups.applied(trainer.model), quietly():
             if recipe.is_warm:

@@ -223,7 +223,7 @@ def resolve(
     if recipe.has_teacher:
         from bertkit.training.distillation.finetuning import finetuned_teacher
 
-        teacher = finetuned_teacher(recipe, task, splits["train"], start)
+        teacher = finetuned_teacher(recipe, task, splits["train"], start, setup.placement)
     return ResolvedFinetuning(setup, recipe, task, splits, start, arguments, of_folds, teacher, further, callbacks)
 
 

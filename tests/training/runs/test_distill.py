@@ -235,6 +235,20 @@ def test_a_student_of_a_size_has_new_weights_and_the_teachers_tokenizer(run, tea
     assert "starting from new weights" in (done.output_dir / "README.md").read_text()
 
 
+def test_what_is_chosen_for_a_new_student_is_that_of_its_sizes(fine_tuned, tmp_path, capsys):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text,label\n" + "a good film,good\nthe plot is awful,bad\n" * 20)
+    given = {"data.train_file": str(rows), "train.max_steps": 1, "model.max_position_embeddings": 16}
+    recipe = distillation_recipe(fine_tuned("film"), "bert-mini", overrides={**given, "data.max_seq_length": 0})
+    prepared = prepare_finetuning(recipe, tmp_path / "run")
+    assert "for a hidden size of 256" in capsys.readouterr().err
+    assert prepared.run.recipe.data.max_seq_length == 16
+    with pytest.raises(RecipeError, match="max_seq_length: 17 tokens, but the new model has 16 positions"):
+        distill(
+            fine_tuned("film"), "bert-mini", output_dir=tmp_path / "x", overrides={**given, "data.max_seq_length": 17}
+        )
+
+
 def test_the_recipe_has_the_sizes_of_the_student(teacher, student):
     recipe = distillation_recipe(teacher, "bert-mini", alpha=0.7)
     assert recipe.model == {
@@ -323,6 +337,21 @@ def test_other_labels_are_refused_with_both_lists(run, teacher, tmp_path):
 def test_a_teacher_of_another_task_is_refused(run, fine_tuned, glue):
     with pytest.raises(CheckpointError, match="has the head BertForTokenClassification; the task sst2 needs"):
         run("run", teacher=fine_tuned("entities"), recipe="sst2", data_dir=glue)
+
+
+@pytest.mark.parametrize(
+    ("problem", "labels", "message"),
+    [
+        ({"problem": "regression"}, ("1", "2.5"), "single_label_.* with 3 outputs, and the task .* is regression"),
+        ({"problem": "multi_label", "label_separator": "|"}, ("good", "bad|fair"), "and the task .* is multi_label_"),
+    ],
+)
+def test_a_teacher_of_another_problem_is_refused(fine_tuned, tmp_path, problem, labels, message):
+    teacher, rows = fine_tuned("film"), tmp_path / "rows.csv"
+    rows.write_text("text,label\n" + f"a good film,{labels[0]}\nthe plot is awful,{labels[1]}\n" * 20)
+    overrides = {**RUN, "data.train_file": str(rows), **{f"task.{key}": value for key, value in problem.items()}}
+    with pytest.raises(CheckpointError, match=message):
+        distill(teacher, str(teacher), output_dir=tmp_path / "run", recipe="classification", overrides=overrides)
 
 
 def test_rows_without_labels_need_a_teacher_alone(run, tmp_path):

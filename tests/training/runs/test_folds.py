@@ -106,6 +106,11 @@ def test_every_row_is_scored_by_a_model_that_has_not_seen_it(whole):
     assert losses[best] == min(losses.values())
 
 
+def test_what_is_said_of_the_model_is_said_once(train, capsys):
+    train(placement__attn_implementation="joined", train__max_steps=1)
+    assert capsys.readouterr().err.count("this run computes padded sequences") == 1
+
+
 def test_a_collapse_is_said_of_the_rows_that_are_scored(train, capsys, monkeypatch):
     monkeypatch.setattr(
         ModelsOfFolds, "_predictions", lambda folds, fold, start: np.zeros((2, sum(folds.of_rows == fold), 2))

@@ -63,6 +63,15 @@ def test_a_run_leaves_what_is_promised_and_loads_with_auto_classes(finished):
     assert record["tokens_seen"] / results["train_tokens_per_second"] < results["train_runtime"]
 
 
+@pytest.mark.parametrize(("family", "longest"), [("bert", 40), ("esm", 39)])  # ESM numbers from 1
+def test_the_saved_tokenizer_cuts_to_what_a_new_model_reads(corpus, checkpoint, tmp_path, family, longest):
+    changes = {"model.model_type": family, "model.max_position_embeddings": 40, "task.pair_objective": "none"}
+    changes |= {"data.vocab_size": None, "data.tokenizer": str(checkpoint), "train.max_steps": 1}
+    tokenizer = AutoTokenizer.from_pretrained(run(corpus, tmp_path / "run", **changes).output_dir)
+    assert AutoTokenizer.from_pretrained(checkpoint).model_max_length > 40
+    assert tokenizer.model_max_length == longest
+
+
 def test_the_resolved_recipe_names_every_value_and_repeats_the_run(finished, tmp_path, capfd):
     recipe = finished.output_dir / "recipe.yaml"
     assert "bertkit pretrain --recipe recipe.yaml" in recipe.read_text().splitlines()[0]
