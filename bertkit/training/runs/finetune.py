@@ -123,7 +123,10 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     """
     run = resolve(recipe, output_dir, **given)
     features, data, truncation = _encode(run)
-    folds, estimate = None, "file" if run.recipe.data.has_validation_set else "held_out"
+    folds, estimate, given = None, "file", run.recipe.data
+    # A fold replaces a validation set that is named; of a Hub data set without one, rows of its training set are drawn.
+    if given.fold is not None or not given.has_validation_set or getattr(run.task, "scored_split", "") == "train":
+        estimate = "held_out"
     if run.arguments_of_folds is not None:
         folds, estimate = ModelsOfFolds(run, features["train"]), "folds"
         data["validation"] = {**data["train"], "notes": folds.notes()}  # the training rows are those that are scored
