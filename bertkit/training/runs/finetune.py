@@ -123,9 +123,10 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     """
     run = resolve(recipe, output_dir, **given)
     features, data, truncation = _encode(run)
-    folds, estimate, given = None, "file", run.recipe.data
+    folds, estimate, settings = None, "file", run.recipe.data
     # A fold replaces a validation set that is named; of a Hub data set without one, rows of its training set are drawn.
-    if given.fold is not None or not given.has_validation_set or getattr(run.task, "scored_split", "") == "train":
+    is_drawn = settings.fold is not None or getattr(run.task, "scored_split", "") == "train"
+    if is_drawn or not settings.has_validation_set:
         estimate = "held_out"
     if run.arguments_of_folds is not None:
         folds, estimate = ModelsOfFolds(run, features["train"]), "folds"
