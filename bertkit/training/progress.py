@@ -227,15 +227,15 @@ class Progress(TrainerCallback):
             self.measured_from = now, state.global_step
             return
         since, step = self.measured_from
-        if now - since < _MEASURED:
+        left = state.max_steps - state.global_step
+        if now - since < _MEASURED or not left:
             return
         self.is_expected = True
         pace = (now - since) / (state.global_step - step)
-        left = state.max_steps - state.global_step
         evaluates = ", without evaluations" if args.eval_strategy != IntervalStrategy.NO else ""
         say(
-            f"time: {pace:.3g} s per step; at this speed the remaining {left:,} steps take "
-            f"{duration(pace * left)}{evaluates}"
+            f"time: {pace:.3g} s per step; at this speed the remaining "
+            f"{counted(left, 'step takes', 'steps take', ',')} {duration(pace * left)}{evaluates}"
         )
 
     def on_log(

@@ -73,6 +73,22 @@ def test_the_time_of_all_steps_is_said_once_some_are_measured(capfd, monkeypatch
     assert err.splitlines() == [f"time: 4 s per step; at this speed the remaining 994 steps take 1h06m{end}"]
 
 
+@pytest.mark.parametrize(
+    ("steps", "said"), [(2, ""), (3, "time: 20 s per step; at this speed the remaining 1 step takes 20s\n")]
+)
+def test_no_time_is_told_for_steps_that_are_not_left(capfd, monkeypatch, steps, said):
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    progress = Progress("sst2")
+    state = SimpleNamespace(global_step=0, max_steps=steps, is_world_process_zero=True)
+    progress.on_train_begin(None, state, None)
+    control = SimpleNamespace(should_evaluate=False, should_save=False)
+    for step, now in ((1, 20.0), (2, 40.0)):  # noqa: B007 - the clock reads it
+        state.global_step = step
+        progress.on_step_end(SimpleNamespace(eval_strategy=IntervalStrategy("no")), state, control)
+    assert capfd.readouterr().err == said
+
+
 @pytest.mark.parametrize(("steps", "between"), [(20, 1), (30, 1), (59, 1), (90, 3), (10**6, 50)])
 def test_a_run_logs_thirty_times_or_every_fifty_steps(steps, between):
     progress = Progress("sst2", logs_often=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import statistics
 from collections.abc import Sequence
@@ -46,8 +45,7 @@ def complete_best(definition: Definition, results: GridResults, tests: Sequence[
             metrics: dict[str, float] = {}
             for name in tests:
                 outcome = outcome_of(place, name)
-                scores = score_split(outcome, name)
-                metrics |= {key: value for key, value in scores.items() if math.isfinite(value)}
+                metrics |= score_split(outcome, name)
                 if name in splits_to_write(outcome.task, tests):
                     write_split(outcome, name, place)
             write_results(place, {"predict": metrics})

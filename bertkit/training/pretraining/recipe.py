@@ -17,6 +17,7 @@ from bertkit.runtime.options import several
 from bertkit.runtime.progress import say
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.schedule import FITS_DATA
 
 
 def pretraining_recipe(
@@ -60,7 +61,7 @@ def checked_recipe(recipe: Recipe) -> Recipe:
 
 
 def _checked_data(recipe: Recipe) -> DataSettings:
-    """Returns the ``data`` block of a pre-training recipe after checking its corpus and source of the tokenizer."""
+    """Returns the ``data`` block of a pre-training recipe after checking it, and what other blocks may not have."""
     data = recipe.data
     if not isinstance(data, DataSettings):
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; pre-training needs 'pretraining'")
@@ -86,7 +87,14 @@ def _checked_data(recipe: Recipe) -> DataSettings:
         )
     if data.streaming and recipe.train.get("max_steps", -1) < 1:
         raise RecipeError("--streaming: the length of an epoch is not known in advance; give --max-steps")
-    for key in ("label_smoothing_factor", "class_weights", "layer_lr_decay", "early_stopping_patience", *WARM_START):
+    for key in (
+        "label_smoothing_factor",
+        "class_weights",
+        "layer_lr_decay",
+        "early_stopping_patience",
+        FITS_DATA,
+        *WARM_START,
+    ):
         if recipe.train.get(key):
             raise RecipeError(f"train.{key}: is for fine-tuning, and pre-training has no use for it; remove it")
     for key in ("train_sampling_strategy", "dataloader_persistent_workers"):

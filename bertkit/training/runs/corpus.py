@@ -62,7 +62,8 @@ def train_tokenizer_on(
         output_dir: new or empty folder; ``AutoTokenizer.from_pretrained`` loads it.
         tokenizer_type: ``wordpiece``, as BERT has, or ``byte_level_bpe``, as RoBERTa has.
         cased: keep upper case and accents; byte-level BPE always keeps them.
-        merge_score, min_pair_frequency: criteria for merging pieces; see `train_tokenizer`.
+        merge_score, min_pair_frequency: criteria for merging pieces; see
+            `bertkit.data.corpus.vocabulary.tokenizer.train_tokenizer`.
         text_column: the text column of rows.
         dataset_config, dataset_split, streaming: settings of Hub data sets; a streamed data set is read over the
             network twice.
@@ -241,6 +242,8 @@ def _check_settings(corpus: list[str], settings: dict[str, Any]) -> DataSettings
     if (data.tokenizer is None) == (data.vocab_size is None):
         raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
     check_tokenizer_settings(data)
+    if data.tokenizer is not None and data.tokenizer_type != "wordpiece":  # recipes of RoBERTa name it for both
+        raise RecipeError("--tokenizer-type needs --vocab-size; an existing tokenizer keeps its settings")
     if data.streaming:
         raise RecipeError("--streaming: a store is built from texts that are read as a whole; remove it")
     return data

@@ -6,6 +6,7 @@ With several processes all of them check and compute; only the first one writes 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -19,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from transformers import PreTrainedTokenizerBase
 
 from bertkit.model.checkpoint.load import save_tokenizer
-from bertkit.recipe.files import read_recipe_file
+from bertkit.recipe.files import read_recipe_file, read_recipe_text
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HubSettings
 from bertkit.runtime.errors import DataError, OutputError, RecipeError, TrainingError
@@ -40,6 +41,7 @@ from bertkit.training.schedule import FITS_DATA, FITTED
 
 _HEADINGS = (b"# Resolved from ", b"# Resumed, and ")
 """First lines of a run's ``recipe.yaml``, see `heading`."""
+_CHANGED = re.compile(r"# Resumed, and (.+): this file alone does not reproduce the run\.")
 
 TRACKING_KEYS = ("report_to", "run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id")
 """Keys of the ``train`` block that select and name the records of a run; they change no number."""
@@ -77,6 +79,7 @@ class RunDirectory:
 
     Raises:
         OutputError: the directory is in use or holds another run.
+        RecipeError: the recipe of the run to continue is damaged.
     """
 
     def __init__(self, path: str | Path, resume: bool):
@@ -139,14 +142,15 @@ class RunDirectory:
             listeners: add to the first files.
             command: repeats the run.
         """
-        first_line = heading(record.recipe, self.check_recipe(record.recipe), command)
+        changes, file = self.check_recipe(record.recipe), self.path / "recipe.yaml"
 
         def write() -> None:
             with disk_faults(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
             clean_run_folder(self.path)
             # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
-            record.recipe.save(self.path / "recipe.yaml", first_line)
+            earlier = "" if self.earlier is None else read_recipe_text(file).partition("\n")[0]
+            record.recipe.save(file, heading(record.recipe, changes, command, earlier))
             record.write(self.path, finished=False)
             for each in listeners:
                 each.on_first_files()
@@ -180,8 +184,11 @@ class RunDirectory:
                 yield folder
 
 
-def heading(recipe: Recipe, changes: Sequence[str], command: str) -> str:
-    """Returns the first line of the ``recipe.yaml`` of a run, with the changes of a resumed one."""
+def heading(recipe: Recipe, changes: Sequence[str], command: str, earlier: str = "") -> str:
+    """Returns the first line of the ``recipe.yaml`` of a run, with the changes of a resumed one, after those that the
+    ``earlier`` line of the file names."""
+    if (found := _CHANGED.match(earlier)) is not None:
+        changes = [found[1], *changes]
     if changes:
         return f"Resumed, and {'; '.join(changes)}: this file alone does not reproduce the run."
     return f"Resolved from {recipe.name}. To repeat the run: {command}"
@@ -230,8 +237,8 @@ def check_repeated_run(recipe: Recipe, folder: Path) -> None:
         return
     try:
         changes = RunDirectory(folder, resume=True).check_recipe(recipe)
-    except RecipeError as error:  # a repeated call resumes without the option
-        raise RecipeError(str(error).removeprefix("--resume: ")) from error
+    except (RecipeError, OutputError) as error:  # a repeated call resumes without the option
+        raise type(error)(str(error).removeprefix("--resume: ")) from error
     if changes and is_finished(folder):
         raise RecipeError(f"{folder}: this run is finished, but {'; '.join(changes)}; give another folder")
 

@@ -76,7 +76,10 @@ def distill(
         The run, with its directory and all results.
 
     Raises:
-        BertkitError: the arguments, the teacher, the student or the data are invalid; then nothing has been written.
+        HubError: the upload failed; the run is complete, and the message has the command to retry.
+        SystemExit: a signal came; the last line says how to continue.
+        BertkitError: the arguments, the teacher, the student or the data are invalid; nothing is written, unless the
+            fault shows only during the training.
 
     Examples:
         ```python
@@ -150,7 +153,8 @@ def distillation_recipe(
     values |= {f"train.{DISTILL}.{key}": value for key, value in distillation.items()}
     resolved = load_recipe(base, {**values, **_of_student(name, student, student_layers, has_student), **given})
     settings = resolved.distillation
-    assert settings is not None
+    if settings is None:
+        raise RecipeError("train.distill: null leaves no teacher; remove it, or use `bertkit finetune` or `pretrain`")
     resolved = dataclasses.replace(resolved, train={**resolved.train, DISTILL: settings.to_dict()})
     return resolved if isinstance(resolved.data, FineTuningData) else _with_tokenizer(resolved, name)
 

@@ -72,7 +72,7 @@ def fit_decisions(
 ) -> Task:
     """Returns the task with the settings fitted to the validation set, and saves them with the model.
 
-    Temperatures go into the weights of the last layer, so that whatever loads the model has it.
+    Temperatures go into the weights of the last layer, so that whatever loads the model has them.
     """
     task, message = task.learn_from(evaluation)
     if not message:
@@ -234,6 +234,8 @@ def score_split(
 ) -> dict[str, float]:
     """Returns the results of a split beside ``validation`` under the names that they have in files.
 
+    A score that is not defined is left out with a warning: it is no reason to lose a run that is trained.
+
     Args:
         outcome: the outputs for the split; without labels it has no scores.
         name: the split.
@@ -243,6 +245,12 @@ def score_split(
     prefix, scores = "eval" if is_scored(name) else "predict", {}
     if set(outcome.task.label_columns) <= set(outcome.features):
         scores = outcome.scores(further)
+    if undefined := [key for key, value in scores.items() if not math.isfinite(value)]:
+        say(
+            f"warning: {name}: {' and '.join(undefined)} left out: not defined for these rows, as a correlation is not "
+            "where all labels, or all predictions, are the same"
+        )
+        scores = {key: value for key, value in scores.items() if key not in undefined}
     results = {**(metrics or {}), **{f"{prefix}_{key}": value for key, value in scores.items()}}
     if is_scored(name):
         suffix = name.removeprefix("validation")

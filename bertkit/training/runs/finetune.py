@@ -123,7 +123,11 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     """
     run = resolve(recipe, output_dir, **given)
     features, data, truncation = _encode(run)
-    folds, estimate = None, "file" if run.recipe.data.has_validation_set else "held_out"
+    folds, estimate, settings = None, "file", run.recipe.data
+    # A fold replaces a validation set that is named; of a Hub data set without one, rows of its training set are drawn.
+    is_drawn = settings.fold is not None or getattr(run.task, "scored_split", "") == "train"
+    if is_drawn or not settings.has_validation_set:
+        estimate = "held_out"
     if run.arguments_of_folds is not None:
         folds, estimate = ModelsOfFolds(run, features["train"]), "folds"
         data["validation"] = {**data["train"], "notes": folds.notes()}  # the training rows are those that are scored

@@ -137,11 +137,12 @@ class ModelsOfFolds:
         for fold, logits in predicted.items():
             self.logits[:, self.of_rows == fold] = logits
         set_seed(self.run.recipe.train["seed"])  # the same for a run that was resumed
-        rows = counted(len(self.of_rows), "row", form=",")
-        when = "after all steps, for which the model is trained"
-        if self.best == 0:
-            when = "before training, so the model keeps its linear probe"
-        say(f"{self.number} folds: {rows} are predicted best {when}")
+        if self.run.recipe.train.get(HEAD) == "probe":  # else the two moments are not compared
+            rows = counted(len(self.of_rows), "row", form=",")
+            when = "after all steps, for which the model is trained"
+            if self.best == 0:
+                when = "before training, so the model keeps its linear probe"
+            say(f"{self.number} folds: {rows} are predicted best {when}")
         _ = self.evaluation  # a main metric that is no score ends the run here
 
     def _predictions(self, fold: int, start: PreTrainedModel) -> np.ndarray:

@@ -149,7 +149,7 @@ def tell_end(listeners: Sequence[Listener], end: EndOfRun) -> None:
     One that fails does not keep the others from their work, and the run is complete without it.
 
     Raises:
-        BertkitError: one failed that the caller asked for.
+        Exception: that of the first one that failed and that the caller asked for.
     """
     failed: Exception | None = None
     for each in listeners:

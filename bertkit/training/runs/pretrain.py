@@ -90,7 +90,9 @@ def pretrain(
 
     Raises:
         HubError: the upload failed; the run is complete, and the message has the command to retry.
-        BertkitError: the arguments, recipe or data are invalid; then nothing has been written to ``output_dir``.
+        SystemExit: a signal came; the last line says how to continue.
+        BertkitError: the arguments, recipe or data are invalid; nothing is written to ``output_dir``, unless the fault
+            shows only during the training.
 
     Examples:
         ```python

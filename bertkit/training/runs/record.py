@@ -85,7 +85,7 @@ class RunRecord:
 
     Attributes:
         recipe, placement: of the run.
-        data: facts of each split, or of the corpus.
+        data: facts of each split, or of the corpus; and of the teacher, if there is one.
         truncation: what was cut of each split.
         main_metric: name of the score by which the task compares checkpoints; None if it has none.
         collapse, verdict: as in `Run`.

@@ -130,6 +130,7 @@ def test_another_tokenizer_is_refused(corpus, store, tmp_path):
         ({"vocab_size": 90, "tokenizer_type": "bpe"}, "tokenizer_type: 'bpe' is not one of wordpiece, byte_level_bpe"),
         ({"vocab_size": 90, "workers": 0}, "--workers 0: expected at least 1"),
         ({"tokenizer": "somewhere", "cased": True}, "--cased needs --vocab-size"),
+        ({"tokenizer": "somewhere", "tokenizer_type": "byte_level_bpe"}, "--tokenizer-type needs --vocab-size"),
         ({"sentence_per_line": True, "sentence_splitter": "re:split"}, "sentence_splitter: with sentence_per_line"),
     ],
 )

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from bertkit.runtime.errors import OutputError, TrainingError
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.runs.directory import RunDirectory, check_output_dir, heading, is_cut_off
+from bertkit.training.runs.directory import (
+    RunDirectory,
+    check_output_dir,
+    check_repeated_run,
+    heading,
+    is_cut_off,
+)
 from bertkit.training.runs.record import finite_numbers, write_results
 
 
@@ -53,6 +60,29 @@ def test_a_recipe_that_a_full_disk_cut_off_is_no_run(name, tmp_path):
     assert not is_cut_off(file)
     with pytest.raises(OutputError, match=r"already contains recipe\.yaml"):
         check_output_dir(tmp_path, resume=False)
+
+
+def test_a_run_that_a_resumption_changed_is_not_said_to_be_repeated_by_its_file(tmp_path):
+    """Not after further resumptions either, with the same values or with others."""
+    recipe, line = load_recipe("sst2"), heading(load_recipe("sst2"), [], "bertkit …")
+    assert heading(recipe, [], "bertkit …", f"# {line}") == line
+    end = ": this file alone does not reproduce the run."
+    changed = heading(recipe, ["train.max_steps was 4 and is now 6"], "bertkit …")
+    assert changed == f"Resumed, and train.max_steps was 4 and is now 6{end}"
+    recipe.save(tmp_path / "recipe.yaml", changed)
+    (tmp_path / "run.json").write_text("{}")
+    RunDirectory(tmp_path, resume=True).write_first_files(Mock(recipe=recipe), Mock(), (), "bertkit …")
+    assert (tmp_path / "recipe.yaml").read_text().startswith(f"# {changed}\n")
+    again = heading(recipe, ["train.max_steps was 6 and is now 9"], "bertkit …", f"# {changed}")
+    assert again == f"Resumed, and train.max_steps was 4 and is now 6; train.max_steps was 6 and is now 9{end}"
+
+
+def test_a_repeated_call_is_not_answered_with_an_option_that_it_lacks(tmp_path):
+    recipe = load_recipe("sst2")
+    (tmp_path / "recipe.yaml").write_bytes(b"")
+    (tmp_path / "checkpoint-1").mkdir()
+    with pytest.raises(OutputError, match=r"^\S+recipe\.yaml is cut off"):
+        check_repeated_run(recipe, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["# Mine\ntask:\n  kind: ner\n", "task: [", "# Resolved\ntrain: {seed: 1}\n"])

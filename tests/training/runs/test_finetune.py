@@ -209,6 +209,20 @@ def test_both_validation_sets_of_mnli_are_scored_and_all_its_test_sets_predicted
         assert f"- {split}: …/{facts['source'].rpartition('/')[2]}, {number}\n" in card
 
 
+def test_a_score_of_the_test_set_that_is_not_defined_is_left_out(tuned, tmp_path, capsys):
+    """A run that is trained is not lost for it: its test rows have one number."""
+    for name, numbers in {"train": range(12), "validation": range(6), "test": [2.5] * 3}.items():
+        rows = [f"{name} {'good ' * row}film,{number}" for row, number in enumerate(numbers)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    files = {f"data.{name}_file": str(tmp_path / f"{name}.csv") for name in ("train", "validation", "test")}
+    overrides = {**FAST, **files, "train.max_steps": 2, "task.problem": "regression", "train.report": True}
+    run = tuned("finetune/classification", overrides)
+    assert "predict_mse" in run.metrics
+    assert "predict_pearson" not in run.metrics
+    assert "warning: test: pearson and spearmanr left out: not defined for these rows" in capsys.readouterr().err
+    assert json.loads((run.output_dir / "run.json").read_text())["finished"] is True
+
+
 def test_the_recipe_of_a_run_repeats_it_from_another_folder(checkpoint, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     (tmp_path / "elsewhere").mkdir()

@@ -217,6 +217,11 @@ def test_rows_are_held_out_where_that_is_asked_for(train, given):
     assert json.loads((run.output_dir / "run.json").read_text())["estimate"] == "held_out"
 
 
+def test_a_fold_is_no_file_though_a_validation_file_is_named(train, table):
+    run = train(data__folds=4, data__fold=1, data__validation_file=str(table), train__max_steps=1)
+    assert json.loads((run.output_dir / "run.json").read_text())["estimate"] == "held_out"
+
+
 def test_scores_on_the_rows_of_the_training_have_a_warning(train, table, capsys):
     run = train(data__folds=0)
     capsys.readouterr()

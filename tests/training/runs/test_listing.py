@@ -120,6 +120,14 @@ def test_a_relative_folder(place, tmp_path, monkeypatch):
     assert (str(run.folder), run.state) == ("killed", "interrupted")
 
 
+def test_a_failed_run_of_a_grid_is_failed_from_within_too(place, tmp_path, monkeypatch):
+    folder = place("grid/runs/01-seed=1", finished=False)
+    (tmp_path / "grid" / "records").mkdir()
+    (tmp_path / "grid" / "records" / "01-seed=1.json").write_text('{"error": "OutOfMemory"}')
+    monkeypatch.chdir(folder)
+    assert [run.state for run in runs(".")] == ["failed"]
+
+
 def test_damaged_files_and_those_of_another_program_do_not_end_the_list(place, tmp_path, capsys):
     (tmp_path / "grid.json").write_text('{"recipe": "cells"}')
     (place("other") / "recipe.yaml").write_text("task: cook")

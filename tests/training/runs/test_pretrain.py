@@ -282,6 +282,7 @@ def test_a_longest_input_beyond_all_phases_is_said_to_have_no_effect(corpus, tmp
         ),
         ({"data__streaming": True, "train__max_steps": -1}, "give --max-steps"),
         ({"model__name_or_path": "some/bert"}, "remove --tokenizer and --vocab-size"),
+        ({"train__fit_schedule": True}, r"train\.fit_schedule: is for fine-tuning"),
         ({"model__freeze_layers": 1}, r"model\.freeze_layers: unknown key"),
         ({"model__type_vocab_size": 1}, r"model\.type_vocab_size: nsp marks two segments, and the model has one"),
     ],
