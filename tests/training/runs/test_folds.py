@@ -187,6 +187,12 @@ def test_a_run_that_is_killed_while_it_is_scored_trains_no_fold_again(train, mon
     assert not (run.output_dir / "folds").exists()
 
 
+def test_a_resumed_run_whose_recipe_is_cut_off_is_scored_by_folds_too(train, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.yaml").touch()  # what a full disk may leave
+    assert train("run", resume=True).metrics["eval_samples"] == 42
+
+
 @pytest.mark.parametrize(("best", "steps", "when"), [(0, 1, "no step"), (1, 8, "all steps")])
 def test_the_model_keeps_its_probe_if_training_made_the_folds_worse(train, monkeypatch, best, steps, when):
     monkeypatch.setattr(ModelsOfFolds, "best", best)
