@@ -12,7 +12,7 @@ import pytest
 from bertkit import check, compare, evaluate, finetune, load
 from bertkit.inference.evaluation import outcome_of, unsure_on_validation
 from bertkit.inference.outcome import OUT_OF_FOLD
-from bertkit.metrics import score_limits
+from bertkit.metrics import pearson, score_limits
 from bertkit.metrics.statistics import by_example
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import folds as tasks_folds
@@ -325,6 +325,19 @@ def test_accuracies_of_two_rows_differ_by_100_points_at_most():
     sides = [[1, 1]], [[1, 0]], [1, 1]
     test = by_example(*sides, lambda own, true: float(np.mean(np.equal(own, true))), bounds=score_limits("accuracy"))
     assert Rivals("accuracy", {})._in_words(1.0, test) == "100.0 % (-50.0, -100.0 to +100.0)"
+
+
+@pytest.mark.parametrize(
+    ("of_model", "of_rival", "words"),
+    [
+        ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "1.0000 (that of the model is undefined)"),
+        ([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], "undefined"),
+    ],
+)
+def test_a_score_beside_an_undefined_one_is_told(of_model, of_rival, words):
+    true = [1.0, 2.0, 3.0]
+    test = by_example([of_rival], [of_model], true, lambda own, true: pearson(np.array(own), np.array(true)))
+    assert Rivals("pearson", {})._in_words(pearson(np.array(of_rival), np.array(true)), test) == words
 
 
 @pytest.mark.parametrize(
