@@ -66,10 +66,10 @@ def fitted_schedule(
     ``save_steps``              50, if the last weights are kept
     ``head``                    ``probe`` for classes, of which each text has one, if there are more than 20, or
                                 if the rows are scored by models of folds, and two of them have two rows; for
-                                several labels of a text; for up to 1,000 pairs
-    ``pair_steps``              two for each row, 300 to 600, before such a probe of few pairs
+                                several labels of a text; for pairs, if they are up to 1,000 or folds score them
+    ``pair_steps``              two for each row, 300 to 600, before such a probe of pairs
     ``contrast_steps``          75 before such a probe of classes or labels, 150 for more than 20 classes, or
-                                for labels of more rows
+                                for labels with a validation set
     ``head_learning_rate``      ten times that of the run, with such a probe, or for classes of words
     ==========================  ======================================================================
 
@@ -87,7 +87,8 @@ def fitted_schedule(
     chosen: dict[str, Any] = {}
     if "learning_rate" not in train:
         chosen["learning_rate"] = next((rate for size, rate in _RATES if config.hidden_size < size), _RATE_OF_LARGE)
-    steps = math.ceil(rows / train["global_train_batch_size"])
+    batches = rows / train["global_train_batch_size"]
+    steps = max(1, math.floor(batches)) if train.get("dataloader_drop_last") else math.ceil(batches)
     by_folds, has_many = scored is None, len(classes) > MANY_CLASSES
     has_many_labelled = has_several_labels and not by_folds
     are_few_pairs = has_pairs and (by_folds or rows <= MOST_ROWS)

@@ -355,7 +355,7 @@ class BertkitTrainer(Trainer):
 
     def save_weights(self, folder: Path) -> None:
         """Saves configuration and weights, with merged adapters; every process takes part."""
-        if self._tuning is not None:
+        if self._tuning is not None and self._tuning.lora is not None:
             self._tuning.finish(self.model, folder if self.args.should_save else None)
             self.forget_outputs()  # merged weights give other last digits
         self._write_weights(folder)

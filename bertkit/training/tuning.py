@@ -22,8 +22,8 @@ ADAPTER_FOLDER = "adapter"
 
 
 def layers_of(model: PreTrainedModel) -> nn.ModuleList | None:
-    """Returns the layers of the encoder, the first one reads the embeddings; None where the family has no such list, as
-    ALBERT, whose layers share their weights."""
+    """Returns the layers of the encoder, of which the first reads the embeddings; None where the family has no such
+    list, as ALBERT, whose layers share their weights."""
     number = model.config.num_hidden_layers
     lists = (each for each in model.base_model.modules() if isinstance(each, nn.ModuleList) and len(each) == number)
     return next(lists, None)

@@ -41,6 +41,14 @@ def test_few_examples_are_seen_more_often(rows, epochs):
     assert f"{epochs} epochs" in sentence
 
 
+def test_a_batch_that_is_left_out_is_no_step():
+    values, sentence = fitted(100, dataloader_drop_last=True)
+    assert values["num_train_epochs"] == 50
+    assert "50 epochs of 3 steps for 100 examples" in sentence
+    assert "of 4 steps for 100 examples" in fitted(100)[1]
+    assert "of 1 step for 9 examples" in fitted(9, dataloader_drop_last=True)[1]  # the run is refused later
+
+
 def test_the_best_epoch_is_kept_by_enough_examples():
     values, sentence = fitted(1000, scored=100)
     assert values["load_best_model_at_end"] is True

@@ -123,6 +123,18 @@ def test_a_run_is_resumed_to_the_same_weights(train, values):
     assert {path.name for path in out.iterdir()} == files
 
 
+def test_the_last_evaluation_is_not_repeated_for_rates_of_their_own(train, monkeypatch):
+    evaluated, loop = [], BertkitTrainer.evaluation_loop
+
+    def watched(self, dataloader, *args, **given):
+        evaluated.append(len(self.dataset_of(dataloader)))
+        return loop(self, dataloader, *args, **given)
+
+    monkeypatch.setattr(BertkitTrainer, "evaluation_loop", watched)
+    train("run", train__layer_lr_decay=0.8, train__head_learning_rate=1e-3)
+    assert evaluated == [24, 10]  # after the last step; the test set
+
+
 def test_the_log_shows_the_learning_rate_of_the_head(train):
     out, _ = train("run", train__layer_lr_decay=0.1, train__warmup_steps=0, train__lr_scheduler_type="constant")
     assert json.loads((out / "trainer_state.json").read_text())["log_history"][0]["learning_rate"] == 1e-3

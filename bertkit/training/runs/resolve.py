@@ -308,9 +308,9 @@ def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: S
     given = [getattr(data, key, None) for key in ("validation_fraction", "max_train_samples", "max_eval_samples")]
     if excluded or any(given) or data.has_validation_set or not recipe.train.get(FITS_DATA):
         return False
-    # A run that is resumed is scored as it began.
+    # A run that is resumed is scored as it began, if its recipe is known.
     earlier = setup.directory.earlier
-    return not setup.directory.is_resumed or (earlier is not None and bool(earlier.data.folds))
+    return earlier is None or bool(earlier.data.folds)
 
 
 def needing_validation_set(recipe: Recipe) -> str:

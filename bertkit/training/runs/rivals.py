@@ -94,12 +94,14 @@ class Rivals:
 
     def _in_words(self, score: float, test: Test) -> str:
         """Returns a score with the difference to it and its interval: percents of an accuracy, or numbers of 1."""
-        if test.difference is None:
+        if not np.isfinite(score):
             return "undefined"
         scale, digits = (100, 1) if self.metric == "accuracy" else (1, 4)
         low, high = test.low, test.high
         ends = "" if low is None or high is None else f", {scale * low:+.{digits}f} to {scale * high:+.{digits}f}"
         shown = percent(score) if self.metric == "accuracy" else f"{score:.4f}"
+        if test.difference is None:
+            return f"{shown} (that of the model is undefined)"
         return f"{shown} ({scale * test.difference:+.{digits}f}{ends})"
 
 

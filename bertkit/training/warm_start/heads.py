@@ -96,8 +96,8 @@ def find_head(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> Head:
     model.train(training)
     if classifier not in seen or not torch.equal(seen[classifier][1].reshape(-1), logits.reshape(-1)):
         raise RecipeError(
-            f"train.head: the logits of {type(model).__name__} are not those of a linear layer, so it cannot start "
-            "from a linear probe; set train.head to random"
+            f"train.head: the logits of {type(model).__name__} are not those of a linear layer, which a probe, "
+            "train.pair_steps and train.contrast_steps need; set train.head to random, and these steps to 0"
         )
     read, order = seen[classifier][0], list(seen)
     before: Any = order[order.index(classifier) - 1]

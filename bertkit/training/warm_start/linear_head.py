@@ -156,12 +156,12 @@ def fit_by_folds(
     outputs: int,
     strengths: Sequence[float] = STRENGTHS,
 ) -> tuple[LinearHead, np.ndarray]:
-    """Fits a head with the strength whose heads for the other folds have the lowest loss.
+    """Fits a head with the strength whose heads of the other folds have the lowest loss of those that are tried.
 
     Args:
         vectors, targets, outputs: as for `fit_head`.
         folds: fold of each item, (I,); with fewer than two folds the strongest penalty is taken.
-        strengths: strengths to try, the strongest first.
+        strengths: strengths to try, the strongest first; none after the first that has no lower loss than before.
 
     Returns:
         The head, fitted to all items, and logits (I, C) float64 of each item by the head of its strength that was

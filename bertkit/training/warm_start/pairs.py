@@ -85,7 +85,8 @@ def altered_texts(
     words = []
     for row, text in enumerate(texts):
         places = [read.word_to_chars(row, word) for word in dict.fromkeys(read.word_ids(row))]
-        words.append([text[place.start : place.end] for place in places] or [text])
+        # Some tokenizers count the space before a word as a part of it.
+        words.append([text[place.start : place.end].strip() for place in places] or [text])
     altered = []
     for of_text, of_other, way in random.integers([len(texts), len(texts), 3], size=(number, 3)).tolist():
         own, other = words[of_text], words[of_other]

@@ -137,7 +137,7 @@ def _is_frozen(model: PreTrainedModel) -> bool:
 
 
 def size_of_contrast(recipe: Recipe, classes: int) -> int:
-    """Returns the rows of a batch of contrast: two of each class, as far as the batch of the run goes."""
+    """Returns the rows of a batch of contrast: two of each class, at least 16, as far as the batch of the run goes."""
     return min(int(recipe.train["global_train_batch_size"]), max(_LEAST_COMPARED, 2 * classes))
 
 

@@ -12,7 +12,7 @@ import pytest
 from bertkit import check, compare, evaluate, finetune, load
 from bertkit.inference.evaluation import outcome_of, unsure_on_validation
 from bertkit.inference.outcome import OUT_OF_FOLD
-from bertkit.metrics import score_limits
+from bertkit.metrics import pearson, score_limits
 from bertkit.metrics.statistics import by_example
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import folds as tasks_folds
@@ -192,6 +192,12 @@ def test_a_run_that_is_killed_while_it_is_scored_trains_no_fold_again(train, mon
     assert not (run.output_dir / "folds").exists()
 
 
+def test_a_resumed_run_whose_recipe_is_cut_off_is_scored_by_folds_too(train, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.yaml").touch()  # what a full disk may leave
+    assert train("run", resume=True).metrics["eval_samples"] == 42
+
+
 @pytest.mark.parametrize(("best", "steps", "when"), [(0, 1, "no step"), (1, 8, "all steps")])
 def test_the_model_keeps_its_probe_if_training_made_the_folds_worse(train, monkeypatch, best, steps, when):
     monkeypatch.setattr(ModelsOfFolds, "best", best)
@@ -329,6 +335,19 @@ def test_accuracies_of_two_rows_differ_by_100_points_at_most():
     sides = [[1, 1]], [[1, 0]], [1, 1]
     test = by_example(*sides, lambda own, true: float(np.mean(np.equal(own, true))), bounds=score_limits("accuracy"))
     assert Rivals("accuracy", {})._in_words(1.0, test) == "100.0 % (-50.0, -100.0 to +100.0)"
+
+
+@pytest.mark.parametrize(
+    ("of_model", "of_rival", "words"),
+    [
+        ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "1.0000 (that of the model is undefined)"),
+        ([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], "undefined"),
+    ],
+)
+def test_a_score_beside_an_undefined_one_is_told(of_model, of_rival, words):
+    true = [1.0, 2.0, 3.0]
+    test = by_example([of_rival], [of_model], true, lambda own, true: pearson(np.array(own), np.array(true)))
+    assert Rivals("pearson", {})._in_words(pearson(np.array(of_rival), np.array(true)), test) == words
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,12 @@ def test_texts_are_made_of_the_words_of_others(checkpoint):
     assert any("quiet" in text and "winter" in text for text in made)
 
 
+def test_words_have_one_space_between_them_where_tokens_begin_with_spaces(tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(stock_checkpoint(tmp_path / "model", "modernbert", "AutoModel"))
+    made = altered_texts(["the river in Berlin", "a company"], 50, tokenizer, 16, np.random.default_rng(0))
+    assert [text for text in made if text.split(" ") != text.split()] == []
+
+
 def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("bertkit.training.schedule._PAIR_STEPS", (30, 30))  # else 300
     path = tmp_path / "pairs.jsonl"
