@@ -135,20 +135,23 @@ def _find_similar(subject: Subject) -> Pairs:
         sketch = index.sketch()
         index.add_grams(sketch, _cut_grams("\n".join(key)))
         own = _first_of_splits(groups[key])
-        sought = list(own.items())  # split in which an earlier example is sought, and for which one
+        # The split in which an earlier example is sought, and for which example.
+        sought = list(own.items())
         if "train" not in own:
             sought += [("train", member) for member in groups[key]]
         for candidate in index.candidates(sketch):
             if not sought:
                 break
-            others = _first_of_splits(groups[keys[candidate]])
-            # An equal text in another split may be why the candidate is before this text.
-            found = {
-                (name, each) for name, each in sought if name in others and (name != each.split or others[name] < each)
-            }
+            earlier = _first_of_splits(groups[keys[candidate]])
+            found = [
+                (split, member)
+                for split, member in sought
+                # The candidate may be before this text by an example of another split.
+                if split in earlier and (split != member.split or earlier[split] < member)
+            ]
             if found and _is_similar(key, keys[candidate]):
-                similar += [(others[name], each) for name, each in sought if (name, each) in found]
-                sought = [pair for pair in sought if pair not in found]
+                similar += [(earlier[split], member) for split, member in found]
+                sought = [each for each in sought if each not in found]
         index.insert(number, sketch)
     return similar
 
