@@ -147,9 +147,13 @@ def pieces_like(network: Network, texts: Sequence[str], ids: Sequence[int], wind
     """Returns the pieces of texts whose ids are those that the task reads.
 
     Raises:
-        DataError: they are not.
+        DataError: they are not, or are more than are explained.
         RecipeError: there is no such window.
     """
+    if len(ids) > network.longest:
+        raise DataError(
+            f"the task reads {len(ids)} tokens, and attributions are of at most {network.longest}; shorten the text"
+        )
     pieces = pieces_of(network, texts, window=window)
     if pieces.ids.tolist() != list(ids):
         raise DataError("the task reads other tokens than its tokenizer gives, so none is attributed to")

@@ -27,7 +27,8 @@ def subject_of_texts(
     task: TextClassification, network: Network, texts: Sequence[str], label: str | None, window: int | None
 ) -> Subject:
     """Returns what `subject_of` does."""
-    columns = list(task.read_input(["a\tb"]))  # one column of texts, or two of pairs
+    # One column of texts, or two of pairs; the settings of a checkpoint that records no task name none.
+    columns = list(task.read_input(["a\tb"]))
     if len(texts) != len(columns):
         raise DataError(f"{task.name} reads {counted(len(columns), 'text')} ({', '.join(columns)}), got {len(texts)}")
     examples = {column: [text] for column, text in zip(columns, texts, strict=True)}
@@ -58,7 +59,8 @@ def subject_of_texts(
 
 
 def _choose_labels(task: TextClassification, logits: np.ndarray, label: str | None) -> list[int]:
-    """Returns the ids of the given label, or of the predicted ones; logits are (1, C)."""
+    """Returns the id of the given label, or those of the predicted ones, of several labels at most three and at least
+    the most probable one; logits are (1, C)."""
     if task.problem_type == "regression":
         if label is not None:
             raise DataError(f"label {label!r}: {task.name} predicts a number; remove it")
@@ -68,7 +70,7 @@ def _choose_labels(task: TextClassification, logits: np.ndarray, label: str | No
     if task.problem_type == "multi_label_classification":
         probabilities = task.probabilities(logits)[0]
         labels = np.flatnonzero(task.predicted(logits)[0])
-        order = labels if len(labels) else np.array([logits[0].argmax()])
+        order = labels if len(labels) else np.array([probabilities.argmax()])  # each label has its temperature
         return sorted(order.tolist(), key=lambda index: -probabilities[index])[:_MOST]
     return [int(task.predicted(logits)[0])]
 

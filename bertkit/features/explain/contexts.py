@@ -5,6 +5,7 @@ N occurrences, L layers and the embeddings before them, H hidden size.
 
 from __future__ import annotations
 
+import math
 import unicodedata
 import warnings
 from collections import Counter
@@ -48,7 +49,7 @@ class LayerOfContexts:
         cosines: (N, N) float64 in [-1, 1], after the mean vector of all occurrences is taken away.
         within, between: mean cosine of occurrences with the same label, and with different ones; None without labels.
         accuracy: of a logistic probe for the label, cross-validated; None unless there are two labels or more, each in
-            at least two texts.
+            at least two texts, and two of them outside of each fold.
     """
 
     points: np.ndarray
@@ -278,7 +279,8 @@ def describe_layer(vectors: np.ndarray, labels: Sequence[str] | None, texts: np.
 
 def _fit_probe(vectors: np.ndarray, labels: Sequence[str], texts: np.ndarray) -> float | None:
     """Returns the accuracy of a logistic regression for the label, cross-validated with all of a text in one fold; None
-    with fewer than two labels, or if one of them is in fewer than two texts."""
+    with fewer than two labels, if one of them is in fewer than two texts, or if there is one label outside of a
+    fold, as a text may have several."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import PredefinedSplit, cross_val_score
     from sklearn.pipeline import make_pipeline
@@ -291,4 +293,5 @@ def _fit_probe(vectors: np.ndarray, labels: Sequence[str], texts: np.ndarray) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on convergence: the probe is a measure, not a model to keep
         probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        return float(cross_val_score(probe, vectors, np.array(labels), cv=folds).mean())
+        accuracy = float(cross_val_score(probe, vectors, np.array(labels), cv=folds).mean())
+    return None if math.isnan(accuracy) else accuracy  # of a fold whose probe has nothing to tell apart

@@ -146,7 +146,7 @@ class SeenExamples(Result):
             lines.append(f"epoch {example.epoch}, example {example.number}: {self.meaning(example.label)}")
             lines.append(f"  A of document {example.document_a}{b}")
             lines.append(f"  {' '.join(map(str, example.tokens))}")
-        lines.append(f"counts of {self.counted} examples:")
+        lines.append(f"counts of {counted(self.counted, 'example')}:")
         return lines + [f"  {name}: {share:.1%} (expected {expected})" for name, share, expected in self.shares()]
 
 

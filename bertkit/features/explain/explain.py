@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -173,8 +174,9 @@ def explain(
         "corpus": {"recipe": recipe, "example": example, "epoch": epoch, "phase": phase},
     }
     _check(subjects, others, model)
-    if corpus is not None and revision is not None:
-        raise RecipeError("explain: revision: is of a checkpoint, and corpus takes none; remove it")
+    for argument, is_given in (("revision", revision is not None), ("trust_remote_code", trust_remote_code)):
+        if corpus is not None and is_given:
+            raise RecipeError(f"explain: {argument}: is of a checkpoint, and corpus takes none; remove it")
     target = Path(output) if output is not None else None
     if target is not None:
         if target.suffix.lower() not in _PAGES:
@@ -223,9 +225,12 @@ def _check(subjects: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]],
         raise RecipeError("explain: word needs texts, a file in which the word occurs: --texts FILE")
     of_text = others["text"]
     texts = {"text": subjects["text"], "word": subjects["word"], "text_b": of_text["text_b"], "label": of_text["label"]}
-    for argument, text in texts.items():
-        if text is not None and not isinstance(text, str):
-            raise RecipeError(f"{argument}: expected a text, got {type(text).__name__}")
+    files = {"sentences": of_text["sentences"], "pairs": subjects["pairs"], "texts": others["word"]["texts"]}
+    numbers = {name: others["corpus"][name] for name in ("example", "epoch", "phase")}
+    for values, kind, what in ((texts, str, "text"), (files, (str, Path), "file"), (numbers, Integral, "whole number")):
+        for argument, value in values.items():
+            if value is not None and not isinstance(value, kind):
+                raise RecipeError(f"{argument}: expected a {what}, got {type(value).__name__}")
 
 
 def explanation_of(

@@ -2,7 +2,8 @@
 
 A piece is predicted with the further pieces of its word masked too, see `bertkit.inference.fill_mask`. The
 pseudo-log-likelihood of a text (Salazar et al., 2020) is the sum over its pieces; special tokens do not count. The head
-for pairs says whether the second text follows the first, or for ALBERT whether the two are in this order.
+for pairs says whether the second text follows the first, or for ALBERT, and a BERT that was pre-trained with
+``task.pair_objective: sop``, whether the two are in this order.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from bertkit.data.tables.objects import list_of_texts
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, pieces_of
 from bertkit.features.explain.result import Result
+from bertkit.inference.evaluation import recipe_of
 from bertkit.inference.fill_mask import MaskedWord, MaskFiller, check_fills
 from bertkit.metrics.intervals import proportion_interval
+from bertkit.recipe.files import read_recipe_file
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.runtime.formats import amount
 from bertkit.runtime.progress import counted
@@ -222,7 +225,7 @@ def score_pairs(network: Network, file: str | Path) -> MinimalPairs:
 
 
 def _cut_texts(network: Network, texts: Mapping[str, str]) -> list[Pieces]:
-    """Cuts texts into pieces, given by their names in messages."""
+    """Cuts texts, each under its name in messages, into pieces; DataError if the model does not read one to its end."""
     _make_filler(network)  # before anything is cut
     every = []
     for name, text in texts.items():
@@ -312,6 +315,10 @@ def _score_pair(network: Network, pieces: Pieces) -> tuple[Literal["next", "orde
     objective: Literal["next", "order"] = "next"
     if "seq_relationship_logits" in outputs:
         logits = outputs["seq_relationship_logits"]
+        recipe = recipe_of(network.name)  # a BERT of `bertkit pretrain` may have learnt the order with this head
+        task = read_recipe_file(recipe)[0].get("task") if recipe.is_file() else None
+        if isinstance(task, Mapping) and task.get("pair_objective") == "sop":
+            objective = "order"
     elif "sop_logits" in outputs:
         objective, logits = "order", outputs["sop_logits"]
     elif type(network.model).__name__.endswith("ForNextSentencePrediction"):

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _LONGEST = 512  # tokens; the attention of all heads to 8,192 would take tens of gigabytes
 _BATCH = 8  # inputs
-_PAIR_HEADS = ("BertForPreTraining", "BertForNextSentencePrediction")
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def load_network(checkpoint: str, device: Literal["auto", "cpu"] = "auto") -> Ne
         with without_library_bars():
             model, _ = load_model(task.head, checkpoint, config, new_head=False)
         task.prepare(model)
-    elif (head := saved_head(config)) in (*MASKED_LM_HEADS, *_PAIR_HEADS):
+    elif (head := saved_head(config)) in (*MASKED_LM_HEADS, "BertForNextSentencePrediction"):
         for each in dict.fromkeys((head, "BertForMaskedLM")):
             # Not every family has the head of a name that ends in ForPreTraining.
             with suppress(CheckpointError), without_library_bars():

@@ -92,7 +92,7 @@ class Pieces:
         return network.on_device({name: torch.tensor(columns[name])[None] for name in network.inputs})
 
     def labels(self) -> list[str]:
-        """Returns a name for each token: its characters in the text, or the special token."""
+        """Returns a name for each token: the word that it is, as in the text; else the special token, or the piece."""
         names = []
         for token, word in zip(self.tokens, self.word_of.tolist(), strict=True):
             whole = word >= 0 and self.words[word].end - self.words[word].start == 1

@@ -33,8 +33,10 @@ def _(
     columns = {"question": [texts[0]], "context": [texts[1]]}
     features = task.encode(columns, network.tokenizer)
     outputs: Any = network.outputs(features)
-    prediction = task_inference(task).format_prediction(task.decode(outputs, features, columns)[0])
-    count, note = len(features["input_ids"]), ""
+    predicted = task.decode(outputs, features, columns)[0]
+    prediction = task_inference(task).format_prediction(predicted)
+    count = len(features["input_ids"])
+    note = "" if predicted["answer"] else "no answer is predicted; the numbers are of the best span"
     chosen = number_of_window(window, count)
     if window is not None and count > 1:  # the best answer in this window
         features = {name: [values[chosen]] for name, values in features.items()}

@@ -5,7 +5,7 @@ than its folds were of the labelled ones (Guillory et al. 2021, arXiv:2107.03315
 are hard would make it too low. The error falls as a power of the number of rows (Hestness et al. 2017,
 arXiv:1712.00409), whose exponent is that of linear models of frozen vectors, fitted to parts of the labelled rows.
 
-Dimension letters: N labelled rows, D numbers of a vector, S subsets.
+Dimension letters: N labelled rows, D numbers of a vector.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def learning_curve(
 def slope(vectors: np.ndarray, labels: np.ndarray, texts: np.ndarray) -> tuple[float, float]:
     """Returns by which power of the number of rows the error of linear models falls, and its standard deviation.
 
-    Each model is fitted to a random subset, and its error is that on the other rows. What these say is joined with what
-    is usual, each by its precision.
+    Each model is fitted to a random subset, and its error is that on the quarter of the rows that no subset of the draw
+    has. What these say is joined with what is usual, each by its precision.
 
     Args:
         vectors, labels, texts: as for `learning_curve`.

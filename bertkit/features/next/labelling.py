@@ -39,7 +39,8 @@ def label_rows(
     Raises:
         DataError: the file cannot be read, has no proposed rows, or it is unclear which columns are meant.
         OutputError: the file is of a form that cannot be written.
-        RecipeError: the extra ``serve`` is missing, or the port cannot be listened on.
+        RecipeError: the extra ``serve`` or the feature ``serving`` is missing, the port cannot be listened on, or an
+            allowed host is no name.
 
     Examples:
         ```python
@@ -61,5 +62,5 @@ def label_rows(
         rows += f", {answers.answered:,} of which {inflected(answers.answered, 'has', 'have')} a label,"
     message = f"{rows} in {file}: {{address}}; Ctrl-C ends it"
     serving.serve_page(label_app(answers, command), message, port, allowed_hosts, ready)
-    say(f"{file}: {answers.answered:,} of {counted(len(answers), 'row')} labelled; train with them:")
-    say(command)
+    labelled = f"{file}: {answers.answered:,} of {counted(len(answers), 'row')} labelled"
+    say(f"{labelled}; train with them:\n{command}" if answers.answered else labelled)

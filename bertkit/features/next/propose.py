@@ -39,8 +39,8 @@ class Proposal(Summarized):
     """Rows to label, and what more rows will bring.
 
     Attributes:
-        rows: the proposed rows, the most valuable first: the columns of the input, the empty label, ``guess``,
-            ``probability`` in [0, 1] and ``reason``.
+        rows: the proposed rows, the most uncertain first: the columns of the input, the empty label, ``guess``, what
+            the run predicts, its ``probability`` in [0, 1], and ``reason``.
         candidates: number of unlabelled rows that they were chosen from.
         labelled: number of rows of the run's training table that have a label; None if they are not known.
         curve: the learning curve; None if there is none.
@@ -111,7 +111,8 @@ def propose_rows(
         trust_remote_code: run the code that the checkpoint brings.
 
     Raises:
-        RecipeError: the run predicts no class, or several per row; or ``rows`` is below 1.
+        RecipeError: the run predicts no class, or several per row, or one of its columns has the name of one of these;
+            or ``rows`` is below 1.
         DataError: the rows cannot be read, or none is left.
         CheckpointError: the run cannot be loaded.
         OutputError: the file exists, cannot be written, or its ending is not one of these.
@@ -164,7 +165,8 @@ def _propose(
     predictor = loaded.predictor.with_task(task.with_all_probabilities())
     predictions = predictor.predict_columns(task.columns_of(table))
     probabilities = np.array([list(each["probabilities"].values()) for each in predictions])  # (U, C)
-    proposed = _choose(loaded, task, table, probabilities, labelled, min(rows, len(table)))
+    guesses = [(each["label"], each["probability"]) for each in predictions]
+    proposed = _choose(loaded, task, table, probabilities, guesses, labelled, min(rows, len(table)))
     curve, no_curve = _measure_curve(place, task, probabilities, len(proposed), device)
     texts, command, page = task.settings.text_columns, "", ""
     if target is not None:
@@ -194,6 +196,7 @@ def _choose(
     task: ClassificationTask,
     table: Table,
     probabilities: np.ndarray,
+    guesses: Sequence[tuple[str, float]],
     labelled: Table | None,
     number: int,
 ) -> list[dict[str, Any]]:
@@ -203,6 +206,7 @@ def _choose(
         loaded, task: the run.
         table: U unlabelled rows.
         probabilities: those of their classes, (U, C).
+        guesses: what the run predicts for each, and its probability: with a threshold not always the most probable.
         labelled: the rows of the run; None if they are not known.
         number: how many are chosen.
     """
@@ -212,15 +216,13 @@ def _choose(
         if len(labelled) > _MOST_KNOWN:
             labelled = labelled.part(np.random.default_rng(0).permutation(len(labelled))[:_MOST_KNOWN].tolist())
         known = _embed_texts(loaded, task, task.columns_of(labelled))
-    label, names = str(task.settings.label_column), task.settings.label_names
+    label = str(task.settings.label_column)
     chosen, similarities = select_rows(probabilities, vectors, known, number)
-    why = reasons(probabilities, similarities, chosen, names)
+    why = reasons(probabilities, similarities, chosen, task.settings.label_names)
     rows = []
-    for row, chances, reason in zip(rows_of(table.part(chosen.tolist())), probabilities[chosen], why, strict=True):
-        guess = int(chances.argmax())
-        rows.append(
-            {**row, label: None, GUESS: names[guess], PROBABILITY: round(float(chances[guess]), 4), REASON: reason}
-        )
+    for place, row, reason in zip(chosen, rows_of(table.part(chosen.tolist())), why, strict=True):
+        guess, probability = guesses[place]
+        rows.append({**row, label: None, GUESS: guess, PROBABILITY: round(probability, 4), REASON: reason})
     return with_equal_columns(rows, label)
 
 

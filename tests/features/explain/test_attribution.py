@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
+import shutil
 from collections import Counter
 
 import numpy as np
@@ -187,6 +189,19 @@ def test_best_answers_are_those_of_the_prediction(fine_tuned):
         assert spans[predicted["answer"]] == pytest.approx(predicted["probability"], abs=1e-5)
     assert len(curve.start) == len(curve.words) == len(curve.end)
     assert 0 < curve.start.sum() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("threshold", [-100, 100])
+def test_the_numbers_beside_no_answer_are_of_the_best_span(fine_tuned, tmp_path, threshold):
+    folder = tmp_path / "maybe"
+    shutil.copytree(fine_tuned("maybe"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["bertkit_task"]["task"]["predict_threshold"] = threshold
+    (folder / "config.json").write_text(json.dumps(config))
+    why = explain(folder, "the plot", "a good film").attributions
+    has_none = why.prediction.startswith("(no answer)")
+    assert has_none == (threshold < 0)
+    assert why.note == ("no answer is predicted; the numbers are of the best span" if has_none else "")
 
 
 def test_tags_are_asked_for_by_word(fine_tuned):

@@ -67,6 +67,12 @@ def test_groups_that_differ_are_separated():
     assert abs(same.within - same.between) < 0.4
 
 
+def test_copies_with_two_labels_may_leave_nothing_to_tell_apart():
+    labels = list("111000101")  # of three texts; the first, alone in a fold, has one label
+    layer = describe_layer(np.random.default_rng(0).normal(size=(9, 3)), labels, np.repeat([0, 1, 2], 3))
+    assert layer.accuracy is None
+
+
 def test_a_probe_has_not_seen_a_copy_of_the_text():
     """Vectors of random labels: a probe knows those whose copies it was fitted to."""
     generator = np.random.default_rng(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -108,6 +109,15 @@ def test_next_sentence_is_the_heads(checkpoint, tmp_path):
         assert probability == pytest.approx(follows("the plot is lovely", sentence), abs=1e-5)
     spaced = ["A good film.", "The story is lovely.", "A good film.", "It is awful.", "A bad plot."]
     assert [sentence for sentence, _ in part.others] == spaced  # of twelve the numbers 0, 2, 4, 7 and 9
+
+
+def test_a_bert_that_learnt_the_order_tells_the_order(checkpoint, tmp_path):
+    folder = tmp_path / "sop"
+    shutil.copytree(checkpoint, folder)
+    (folder / "recipe.yaml").write_text("task:\n  kind: pretraining\n  pair_objective: sop\n")
+    part = explain(folder, "the plot is lovely", "a good film").next_sentence
+    assert part.objective == "order"
+    assert "the texts are in this order" in part.lines()[0]
 
 
 def test_one_text_has_no_next_sentence(checkpoint):

@@ -41,6 +41,11 @@ REFUSED = [
     ({"corpus": "."}, "corpus takes no checkpoint"),
     ({"model": None, "corpus": "."}, "no token store; build one with bertkit corpus build"),
     ({"model": None, "corpus": "store", "revision": "main"}, "corpus takes none"),
+    ({"model": None, "corpus": "store", "trust_remote_code": True}, "trust_remote_code: is of a checkpoint"),
+    ({"model": None, "corpus": "store", "example": "1"}, "example: expected a whole number, got str"),
+    ({"word": "film", "texts": ["a film", "the film"]}, "texts: expected a file, got list"),
+    ({"pairs": [("a film", "film a")]}, "pairs: expected a file, got list"),
+    ({"text": "a film", "text_b": "the plot", "sentences": ["one"]}, "sentences: expected a file, got list"),
     ({"text": "a film", "text_b": "the plot", "sentences": "none.txt"}, "none.txt: cannot be read"),
     ({"text": "a film", "sentences": "few.txt"}, "give a second text"),
 ]

@@ -61,6 +61,14 @@ def test_a_text_that_the_task_cuts_has_one_window(fine_tuned):
 
 
 @pytest.mark.numeric
+@pytest.mark.parametrize("kind", ["film", "pairs"])
+def test_an_input_of_more_tokens_than_are_explained_is_named(fine_tuned, kind, monkeypatch):
+    monkeypatch.setattr("bertkit.features.explain.network._LONGEST", 8)
+    texts = ["a good film and a bad plot", *(["the plot is bad"] if kind == "pairs" else [])]
+    missing = explain(fine_tuned(kind), *texts).missing["attributions"]
+    assert "tokens, and attributions are of at most 8; shorten the text" in missing
+
+
 def test_pooled_windows_are_attributed_alone(fine_tuned):
     """By default the window with the largest logit of the predicted label, whose words sum to that logit."""
     import torch

@@ -253,6 +253,18 @@ def test_columns_of_unusual_names_can_be_given(tmp_path):
     assert read_table(path).columns["kind"] == ["x"]
 
 
+@pytest.mark.parametrize("answered", [0, 1])
+def test_the_training_is_named_once_a_row_has_a_label(tmp_path, monkeypatch, capsys, answered):
+    path = proposal(tmp_path / "rows.csv")
+    if answered:
+        Answers(path).answer(0, "refund")
+    monkeypatch.setattr("bertkit.features.next.serving.run_app", lambda *args: None)
+    package.label_rows(path, port=0)
+    said = capsys.readouterr().err
+    assert f"rows.csv: {answered} of 3 rows labelled" in said
+    assert ("train with them:\nbertkit finetune classification" in said) == bool(answered)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

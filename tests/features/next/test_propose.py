@@ -329,6 +329,18 @@ def test_the_command_says_that_decimals_are_classes(trained, unlabelled, tmp_pat
     assert "--problem single_label" in package.propose_rows(run, unlabelled, output=tmp_path / "o.csv").command
 
 
+def test_the_guess_is_what_the_run_predicts_with_its_threshold(trained, unlabelled, tmp_path):
+    path = tmp_path / "two.csv"
+    path.write_text("text,label\n" + "".join(f"lovely {place},good\nawful {place},bad\n" for place in range(8)))
+    for threshold, always in ((0.0001, "good"), (0.9999, "bad")):  # from which the second class is predicted
+        run = trained(path, task__threshold=threshold, data__folds=0)
+        proposal = package.propose_rows(run, unlabelled, rows=5)
+        assert {row["guess"] for row in proposal.rows} == {always}
+        predicted = package.load(run).predict([row["text"] for row in proposal.rows])
+        for row, expected in zip(proposal.rows, predicted, strict=True):
+            assert row["probability"] == pytest.approx(expected["probability"], abs=1e-3)
+
+
 def test_the_proposed_page_finds_texts_of_an_unusual_name(trained, labelled, tmp_path):
     path = tmp_path / "mails.csv"
     path.write_text(labelled.read_text().replace("text,label", "mail,label"))
