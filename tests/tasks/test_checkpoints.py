@@ -254,6 +254,24 @@ def test_tags_are_scored_as_entities_of_iob2(stock_models, tmp_path, capsys, lab
         bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl")
 
 
+def test_tags_without_prefixes_are_those_of_such_a_checkpoint(stock_models, tmp_path):
+    folder, scores = tagger(stock_models, tmp_path / "c", ("O", "PER", "LOC")), []
+    for tags in (["PER", "O", "LOC", "LOC"], ["B-PER", "O", "B-LOC", "I-LOC"]):
+        (tmp_path / "dev.jsonl").write_text(json.dumps({"tokens": ["a", "film", "the", "plot"], "ner_tags": tags}))
+        scores.append(bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl").metrics)
+    assert scores[0].keys() == scores[1].keys()
+    assert {name: scores[0][name] for name in scores[0] if "overall" in name} == {
+        name: scores[1][name] for name in scores[1] if "overall" in name
+    }
+
+
+def test_prefixes_alone_are_tags_of_one_type(stock_models, tmp_path):
+    folder = tagger(stock_models, tmp_path / "c", ("O", "B", "I"))
+    assert "entities of 1 type" in bertkit.load(folder).task.assumptions
+    (tmp_path / "dev.jsonl").write_text(json.dumps({"tokens": ["a", "film"], "ner_tags": ["B", "I"]}))
+    assert bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl").metrics["eval_overall_accuracy"] <= 1
+
+
 # ---- question answering --------------------------------------------------------------------------------------------
 
 QUESTION = "where do I live"
