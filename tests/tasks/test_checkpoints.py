@@ -349,6 +349,7 @@ def test_questions_without_answers_are_scored_as_squad_2(stock_models, tmp_path,
     expected = metrics.load("squad_v2").compute(predictions=predictions, references=references)
     assert found["eval_f1"] == pytest.approx(expected["f1"])
     assert found["eval_exact"] == pytest.approx(expected["exact"])
+    assert scores(text, " ") == found  # as an empty cell of a table
 
 
 # ---- masked words --------------------------------------------------------------------------------------------------
