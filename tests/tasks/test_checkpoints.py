@@ -6,6 +6,7 @@ import json
 from itertools import product
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, pipeline
@@ -263,6 +264,18 @@ def test_tags_without_prefixes_are_those_of_such_a_checkpoint(stock_models, tmp_
     assert {name: scores[0][name] for name in scores[0] if "overall" in name} == {
         name: scores[1][name] for name in scores[1] if "overall" in name
     }
+
+
+@pytest.mark.parametrize("name", ["words.jsonl", "words.parquet", "words.xlsx", "words.xlsx#Sheet1"])
+def test_tables_of_words_are_predicted_by_sentence(stock_models, tmp_path, name):
+    folder, file = tagger(stock_models, tmp_path / "c"), tmp_path / name.partition("#")[0]
+    table = pandas.DataFrame({"sentence_id": [1, 1, 2], "word": ["a", "film", "the"]})
+    if file.suffix == ".jsonl":
+        table.to_json(file, orient="records", lines=True)
+    else:
+        getattr(table, "to_parquet" if file.suffix == ".parquet" else "to_excel")(file, index=False)
+    rows = [row for block in bertkit.predict(folder, input_file=tmp_path / name) for row in block.rows]
+    assert [row["word"] for row in rows] == [["a", "film"], ["the"]]
 
 
 def test_prefixes_alone_are_tags_of_one_type(stock_models, tmp_path):
