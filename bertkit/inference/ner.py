@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bertkit.data.tables import Table
+from bertkit.data.tables.table_files import read_table_parts
 from bertkit.data.tables.typed_rows import JSON, read_json_list
 from bertkit.inference.facts import (
     Facts,
@@ -25,11 +27,15 @@ from bertkit.inference.facts import (
 from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.metrics.entities import OUTSIDE, count_entities, find_entities, split_tag
 from bertkit.metrics.intervals import MeanDecomposition
-from bertkit.runtime.progress import counted, printable
+from bertkit.runtime.errors import DataError
+from bertkit.runtime.progress import counted, printable, quietly
+from bertkit.runtime.reading.paths import JSON_LINES, PARQUET, XLSX, file_kind, workbook_and_sheet
+from bertkit.runtime.reading.text import iterating
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.ner.sentences import is_conll, is_of_words, read_sentences
 from bertkit.tasks.ner.spans import OffsetUnit, Span, to_utf16, trimmed
 from bertkit.tasks.ner.task import IDS, NerTask
+from bertkit.tasks.ner.word_rows import sentences_of_words
 from bertkit.tasks.splits import Columns
 
 _FORMS = ("doccano", "spans")  # of annotation tools, see `bertkit.tasks.ner.annotations`
@@ -53,7 +59,8 @@ class EntityInference(TaskInference):
         """Reads a column file, a table of one word per row, or a list of Label Studio's tasks."""
         if path.suffix.lower() == JSON:
             return read_json_list(path)
-        return read_sentences(path, self.task.data.comment_prefix) if is_conll(path) or is_of_words(path) else None
+        is_read_whole = is_conll(path) or is_of_words(path) or _begins_with_a_word(path)
+        return read_sentences(path, self.task.data.comment_prefix) if is_read_whole else None
 
     def columns_beside(self, columns: Columns) -> Columns:
         """Selects the texts with their ids, or the words; all other columns are for the model only."""
@@ -168,6 +175,17 @@ class EntityInference(TaskInference):
 
 
 task_inference.register(NerTask, EntityInference)
+
+
+def _begins_with_a_word(path: Path) -> bool:
+    """Returns whether the first row of an Excel, Parquet or JSON lines file is a word of a sentence; False where it
+    cannot be read, which is reported with the other rows."""
+    file = Path(workbook_and_sheet(path)[0])
+    if not file.is_file() or file_kind(file.name, (XLSX, PARQUET, JSON_LINES)) is None:  # nothing of a pipe is lost
+        return False
+    with quietly(), suppress(DataError), iterating(read_table_parts(path, 1, lambda share: None)) as parts:
+        return any(sentences_of_words(first) is not None for first in islice(parts, 1))
+    return False
 
 
 def _read_spans(row: Mapping[str, Any]) -> tuple[str, list[Span]]:

@@ -220,8 +220,9 @@ class PretrainingCorpus:
     Attributes:
         train: a subset of a token store, or a stream of token stores.
         validation: held-out documents, disjoint from ``train``; ``None`` if there are none.
-        facts: entries of ``run.json``: the ``fingerprint``, the commits of Hub data sets (``revisions``), the numbers
-            of documents, sentences and tokens, and SHA-256 digests of the selected documents, ``train_digest`` and
+        facts: entries of ``run.json``: the ``fingerprint``, whether the corpus is ``streamed``, the commits of Hub data
+            sets (``revisions``), the numbers of documents, sentences and tokens (of a stream only
+            ``held_out_documents``), and SHA-256 digests of the selected documents, ``train_digest`` and
             ``held_out_digest``.
     """
 
@@ -327,7 +328,8 @@ def curve_facts(
 
     Returns:
         ``baselines``: metric → name → value of a model without training: all tokens equally likely, their frequencies
-        alone (not for streams), and chance for pairs. ``phases``: ``first_step`` and ``max_seq_length`` of each phase.
+        alone (not for streams, nor without held-out documents), and chance for pairs. ``phases``: ``first_step`` and
+        ``max_seq_length`` of each phase.
     """
     of_tokens = {"uniform": math.log(vocab_size)}
     if isinstance(corpus.train, StoreView) and corpus.validation is not None:

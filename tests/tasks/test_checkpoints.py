@@ -6,6 +6,7 @@ import json
 from itertools import product
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, pipeline
@@ -262,6 +263,36 @@ def test_tags_are_scored_as_entities_of_iob2(stock_models, tmp_path, capsys, lab
         bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl")
 
 
+def test_tags_without_prefixes_are_those_of_such_a_checkpoint(stock_models, tmp_path):
+    folder, scores = tagger(stock_models, tmp_path / "c", ("O", "PER", "LOC")), []
+    for tags in (["PER", "O", "LOC", "LOC"], ["B-PER", "O", "B-LOC", "I-LOC"]):
+        (tmp_path / "dev.jsonl").write_text(json.dumps({"tokens": ["a", "film", "the", "plot"], "ner_tags": tags}))
+        scores.append(bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl").metrics)
+    assert scores[0].keys() == scores[1].keys()
+    assert {name: scores[0][name] for name in scores[0] if "overall" in name} == {
+        name: scores[1][name] for name in scores[1] if "overall" in name
+    }
+
+
+@pytest.mark.parametrize("name", ["words.jsonl", "words.parquet", "words.xlsx", "words.xlsx#Sheet1"])
+def test_tables_of_words_are_predicted_by_sentence(stock_models, tmp_path, name):
+    folder, file = tagger(stock_models, tmp_path / "c"), tmp_path / name.partition("#")[0]
+    table = pandas.DataFrame({"sentence_id": [1, 1, 2], "word": ["a", "film", "the"]})
+    if file.suffix == ".jsonl":
+        table.to_json(file, orient="records", lines=True)
+    else:
+        getattr(table, "to_parquet" if file.suffix == ".parquet" else "to_excel")(file, index=False)
+    rows = [row for block in bertkit.predict(folder, input_file=tmp_path / name) for row in block.rows]
+    assert [row["word"] for row in rows] == [["a", "film"], ["the"]]
+
+
+def test_prefixes_alone_are_tags_of_one_type(stock_models, tmp_path):
+    folder = tagger(stock_models, tmp_path / "c", ("O", "B", "I"))
+    assert "entities of 1 type" in bertkit.load(folder).task.assumptions
+    (tmp_path / "dev.jsonl").write_text(json.dumps({"tokens": ["a", "film"], "ner_tags": ["B", "I"]}))
+    assert bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl").metrics["eval_overall_accuracy"] <= 1
+
+
 # ---- question answering --------------------------------------------------------------------------------------------
 
 QUESTION = "where do I live"
@@ -339,6 +370,7 @@ def test_questions_without_answers_are_scored_as_squad_2(stock_models, tmp_path,
     expected = metrics.load("squad_v2").compute(predictions=predictions, references=references)
     assert found["eval_f1"] == pytest.approx(expected["f1"])
     assert found["eval_exact"] == pytest.approx(expected["exact"])
+    assert scores(text, " ") == found  # as an empty cell of a table
 
 
 # ---- masked words --------------------------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table
     Rows have lists of words, or a text and its spans; those of a word each are joined, see `sentences_of_words`.
 
     Raises:
-        DataError: as `read_table`, `read_conll` and `read_brat`; or the fields of a CSV, TSV or Excel file are to be
-            lists.
+        DataError: as `read_table`, `read_conll` and `read_brat`; the fields of a CSV, TSV or Excel file are to be
+            lists; or a file of brat is given in the place of its folder.
     """
     if os.path.isdir(os.path.expanduser(path)):
         from bertkit.tasks.ner.brat import read_brat
@@ -186,20 +186,22 @@ def _sentences(lines: Sequence[str], comment_prefix: str | None) -> tuple[list[_
     """Returns the sentences, and the document index of each; no indices if the lines mark no document."""
     sentences: list[_Sentence] = []
     documents: list[int] = []
-    document, within = -1, False
+    document, are_marked, within = 0, False, False
     is_comment = _comments(lines, comment_prefix) if comment_prefix else lambda line: False
     for number, line in enumerate(lines, 1):
         fields = _fields(line)
         if not fields or fields[0] == _DOCUMENT_START:
-            document += bool(fields)
+            if fields:
+                are_marked = True
+                document += bool(sentences)  # those before the first mark are a document too
             within = False
         elif within or not is_comment(line):
             if not within:
                 sentences.append([])
-                documents.append(max(document, 0))
+                documents.append(document)
                 within = True
             sentences[-1].append((number, fields))
-    return sentences, documents if document >= 0 else []
+    return sentences, documents if are_marked else []
 
 
 def _comments(lines: Sequence[str], prefix: str) -> Callable[[str], bool]:
@@ -361,8 +363,8 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
     """Returns the tag names of every sentence, one for each word of `read_words`.
 
     Raises:
-        DataError: the numbers of tags and words of a row differ; a tag is missing; or tags are ids without known names.
-            The message names at most ten such places.
+        DataError: a row is not a list, or has not one tag for each word; a tag is missing; or tags are ids without
+            known names. The message names at most ten such places.
     """
     table = named(table, column)
     faults = []

@@ -22,7 +22,7 @@ class TaskSettings(MetricSettings):
     name: str = setting("Name of the task in results.", default="ner")
     token_column: str | int | None = option(
         "Column of words or texts: a name, or in a column file a number from 1; by default one with a usual "
-        "name, in a column file the first.",
+        "name, in a column file the first, or the second if the first numbers the words.",
         default=None,
     )
     tag_column: str | int | None = option(
@@ -75,7 +75,9 @@ class DataSettings(TableData, WindowedData):
     )
 
     train_file: str | None = option(
-        "Sentences to train on: columns as in CoNLL, .jsonl, .json or .parquet.", default=None
+        "Sentences to train on: columns as in CoNLL, .jsonl, .json or .parquet, a table of one word per row, or a "
+        "folder of brat.",
+        default=None,
     )
     context: Literal["sentence", "document"] = option(
         "Read each sentence alone, or with neighbouring sentences of its document (BERT, section 5.3).",

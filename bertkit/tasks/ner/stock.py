@@ -45,7 +45,7 @@ class StockDataSettings(DataSettings):
     Attributes:
         aggregation: how the labels of tokens become entities: ``first``, ``average`` and ``max`` give every word one
             label, from its first token, the mean of its tokens' probabilities, or its most certain token; ``simple``
-            joins tokens of one type; ``none`` returns every token with its label.
+            joins tokens of one type; ``none`` returns each token with its label, but those of ``O``.
     """
 
     aggregation: Aggregation = "first"
@@ -94,7 +94,12 @@ class StockNer(StockTask, NerTask):
         if self._plain:
             names, note = matched_names(tag_names, self.settings.label_names, table.source)
         else:
-            if wrong := sorted(tag for tag in tag_names if not is_entity_tag(tag)):
+            wrong = sorted(tag for tag in tag_names if not is_entity_tag(tag))
+            if wrong and all(split_tag(tag)[0] in ("I", OUTSIDE) for tag in self._own_labels):
+                # Types beside O, as the labels of the checkpoint: see `_entity_tags`.
+                tags = [to_iob2([f"I-{tag}" if tag in wrong else tag for tag in of_sentence]) for of_sentence in tags]
+                tag_names = {tag for of_sentence in tags for tag in of_sentence}
+            elif wrong:
                 matched_names(wrong, self.settings.label_names, table.source)  # raises unless only their case differs
                 raise DataError(f"{table.source}: {wrong[0]!r} is no tag of an entity; write it as the checkpoint does")
             types = sorted({split_tag(tag)[1] for tag in tag_names - {OUTSIDE}})
@@ -208,15 +213,20 @@ def _entity_tags(labels: Sequence[str]) -> list[str] | None:
     """Returns the labels as entity tags, in the same order; None if they are plain tags.
 
     Types without prefixes beside ``O`` become ``I-TYPE``; labels without a prefix beside others with one, such as
-    ``[PAD]``, are no entities. Tags of other forms are read as in training, see `in_usual_form`.
+    ``[PAD]``, are no entities. Prefixes alone, such as ``B``, are tags of a type without a name. Tags of other forms
+    are read as in training, see `in_usual_form`.
 
     >>> _entity_tags(["O", "PER"]), _entity_tags(["B-PER", "I-PER", "[PAD]"]), _entity_tags(["NOUN", "VERB"])
     (['O', 'I-PER'], ['B-PER', 'I-PER', 'O'], None)
     >>> _entity_tags(["o", "b-per"]), _entity_tags(["PER-B", "PER-I", "O"])
     (['O', 'B-per'], ['B-PER', 'I-PER', 'O'])
+    >>> _entity_tags(["O", "B", "I"])
+    ['O', 'B', 'I']
     """
     forms = in_usual_form(labels)
     labels = [forms.get(label, label) for label in labels]
+    if "B" in labels and {*labels} <= {OUTSIDE, *PREFIXES}:
+        return labels
     prefixed = [label for label in labels if label[:2] in {f"{prefix}-" for prefix in PREFIXES} and len(label) > 2]
     if prefixed:
         return [label if label in prefixed else OUTSIDE for label in labels]

@@ -116,12 +116,12 @@ class NerTask(TableTask, PerExampleTask):
         """Reads the words and tags of a table; texts with spans are converted to words with tags."""
         settings, needs_tags = self.settings, self._needs_labels(name)
         table = self.in_words(table, needs_tags)
-        if self._plain and isinstance(table, SpanTable):
-            raise DataError(f"{table.source}: has spans, and task.scheme plain has a tag for every word; remove it")
         token_column = sentences.token_column(table, settings.token_column)
         words = sentences.read_words(table, token_column)
         if not needs_tags and not sentences.has_tags(table, settings.tag_column):
             return Sentences(table, words, None)
+        if self._plain and isinstance(table, SpanTable):
+            raise DataError(f"{table.source}: has spans, and task.scheme plain has a tag for every word; remove it")
         column = sentences.tag_column(table, settings.tag_column)
         if column == token_column:
             raise DataError(

@@ -34,8 +34,8 @@ def sentence_column(names: Iterable[str]) -> str | None:
 def sentences_of_words(table: Table) -> Table | None:
     """Returns a table of one word per row as one of sentences, with lists of words; None for other tables.
 
-    A sentence is words of one `DOCUMENT_ID` that follow each other with one value in the column of sentences; either
-    may be missing (`is_missing`) after the first word. Its place and its `DOCUMENT_ID` are those of its first word.
+    A sentence is words of one `DOCUMENT_ID` that follow each other with one value in the column of sentences. Either is
+    the last given one where it is missing (`is_missing`). The place of a sentence is that of its first word.
 
     >>> words = {"Sentence #": ["Sentence: 1", "", "Sentence: 2"], "Word": ["in", "Oslo", "Hi"]}
     >>> sentences_of_words(Table(words, "x.csv", "")).columns
@@ -46,17 +46,19 @@ def sentences_of_words(table: Table) -> Table | None:
         return None
     keys = {column, DOCUMENT_ID} & table.columns.keys()  # a document may number its sentences anew
     starts: list[int] = []
+    begun: list[dict[str, Any]] = []  # values of the keys at the first word of each sentence
     last: dict[str, Any] = {}
     for row in range(len(table)):
         given = {name: value for name in keys if not is_missing(value := table.columns[name][row])}
         if not starts or any(last.get(name) != value for name, value in given.items()):
             starts.append(row)
+            begun.append(last | given)
         last |= given
     columns: dict[str, list[Any]] = {
         name: [list(values[start:end]) for start, end in pairwise([*starts, len(table)])]
         for name, values in table.columns.items()
     }
     for name in keys:
-        columns[name] = [table.columns[name][start] for start in starts]
+        columns[name] = [values.get(name) for values in begun]
     numbers: list[Any] = [table.numbers_of_rows[row] for row in starts]
     return replace(table, columns=columns, lines=numbers)

@@ -41,7 +41,7 @@ class Span:
         text: text of the span.
         start, end: character positions in the text; ``end`` is exclusive.
         start_logit, end_logit: logits of its first and last token.
-        probability: softmax of the scores over all spans and, if questions may be unanswerable, no answer; in (0, 1].
+        probability: softmax of the scores over all spans and, if questions may be unanswerable, no answer; in [0, 1].
     """
 
     text: str

@@ -59,12 +59,13 @@ class StockQuestionAnswering(StockTask, QuestionAnsweringTask):
         return task.with_settings(version_2_with_negative=True), loaded
 
     def _split_of(self, name: str, table: Table) -> Split:
-        values = table.columns.get(self._names.answers, ())
-        unanswered = sum(not (value.get("text") if isinstance(value, dict) else value) for value in values)
-        if not unanswered or self.settings.version_2_with_negative:
+        if self.settings.version_2_with_negative or self._names.answers not in table.columns:
             return super()._split_of(name, table)
         task = self.with_settings(version_2_with_negative=True)
         split = super(StockQuestionAnswering, task)._split_of(name, table)
+        unanswered = sum(not answers["text"] for answers in split.examples["answers"])
+        if not unanswered:
+            return super()._split_of(name, table)
         have = inflected(unanswered, "has", "have")
         note = f"{unanswered} of {len(table)} questions {have} no answer: scored as SQuAD 2.0"
         return replace(split, notes=(note, *split.notes))

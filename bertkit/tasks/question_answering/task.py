@@ -168,7 +168,8 @@ class QuestionAnsweringTask(PerExampleTask):
         if file is None:
             raise DataError(f"no questions to {'train on' if split == 'train' else 'score'}; give --{split}-file")
         table = read_questions(file).with_names(self._names)
-        if self.settings.answers_column is None and "answers" not in table.columns and "answer" in table.columns:
+        if self.settings.answers_column is None and "answers" not in table.columns:
+            table = table.with_names(["answer"])
             columns = {"answers" if name == "answer" else name: values for name, values in table.columns.items()}
             table = replace(table, columns=columns)
         return table
@@ -177,14 +178,15 @@ class QuestionAnsweringTask(PerExampleTask):
         from datasets import Dataset
 
         negative = self.settings.version_2_with_negative
+        numbers: Sequence[Any] = table.numbers_of_rows
         if not self._needs_labels(name) and self._names.answers not in table.columns:
-            return Split(Dataset.from_dict(text_columns_of(table, self._names)), table.source, table.fingerprint)
+            texts = Dataset.from_dict(text_columns_of(table, self._names))
+            return Split(texts, table.source, table.fingerprint, numbers=numbers, unit=table.unit)
         questions = questions_of(table, self._names, unanswerable=negative, drop=name == "train")
         notes = questions.notes(len(table))
-        if negative and all(each["text"] for each in questions.columns["answers"]):
+        if name == "train" and negative and all(each["text"] for each in questions.columns["answers"]):
             notes += ("warning: every question has an answer; remove --version-2-with-negative for SQuAD 1.1",)
         doubts = {"misplaced-answers": notes[0]} if questions.misplaced else {}
-        numbers: Sequence[Any] = table.numbers_of_rows
         return Split(
             Dataset.from_dict(questions.columns),
             table.source,
@@ -253,9 +255,9 @@ class QuestionAnsweringTask(PerExampleTask):
         return self.score_threshold if fitted is None else fitted
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
-        """Returns the answer to each question, at the threshold that was best on the validation set: ``answer``, its
-        ``probability``, and its character range in the context, ``start`` and ``end`` (exclusive). If no answer
-        is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability`` is that of no answer.
+        """Returns the answer to each question, at `decision_threshold`: ``answer``, its ``probability``, and its
+        character range in the context, ``start`` and ``end`` (exclusive). If no answer is predicted, ``answer`` is
+        empty, ``start`` and ``end`` are None, and ``probability`` is that of no answer.
         Checkpoints of SQuAD 2.0 always add the latter as ``no_answer_probability``."""
         threshold = self.decision_threshold
         answers = []
@@ -299,7 +301,7 @@ class QuestionAnsweringTask(PerExampleTask):
             return self, (
                 f"warning: predicting no answer for every question scores best on the validation set (F1 {never:.2f}), "
                 "with every threshold; train longer, or on more data. `bertkit predict` uses threshold "
-                f"{self.score_threshold}"
+                f"{self.decision_threshold}"
             )
         threshold = evaluation["eval_best_f1_thresh"]
         return self.with_settings(predict_threshold=threshold), (

@@ -284,6 +284,11 @@ def test_test_set_may_lack_spans(task):
     assert splits["test"].examples["tokens"][:] == [OSLO.split()]
 
 
+def test_texts_can_be_tagged_with_plain_tags(task):
+    _, splits = task(train_conll="a X\nb Y\n", test_jsonl=lines({"text": OSLO}), scheme="plain").load(["train", "test"])
+    assert splits["test"].examples["tokens"][:] == [OSLO.split()]
+
+
 def test_table_of_words_and_texts_keeps_words(task):
     rows = lines({"tokens": ["a", "b"], "ner_tags": ["B-X", "O"], "text": "a b", "label": [], "data": {}})
     _, splits = task(train_jsonl=rows).load(["train"])

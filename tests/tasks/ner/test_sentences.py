@@ -60,6 +60,8 @@ def test_docstart_parts_documents_and_is_no_word(conll):
     assert table.columns["1"] == [["a"], ["d"], ["g"]]
     assert table.columns["document_id"] == [0, 0, 1]
     assert list(table.lines) == [3, 5, 7]
+    # A mark may only part documents.
+    assert conll("a O\n\n-DOCSTART- O\n\nb O\n").columns["document_id"] == [0, 1]
 
 
 def test_packed_and_marked_files_are_the_same(conll, tmp_path):
@@ -299,3 +301,11 @@ def test_a_document_that_numbers_its_sentences_anew_begins_one():
     assert found is not None
     assert found.columns["word"] == [["in", "Oslo"], ["Hi"], ["a"]]
     assert document_ids(found) == ["x", "y", "y"]
+
+
+@pytest.mark.parametrize("missing", ["", None])
+def test_a_document_that_is_given_once_has_all_sentences_up_to_the_next(missing):
+    words = {"document_id": ["x", missing, "y"], "sentence_id": [1, 2, 1], "word": ["a", "b", "c"]}
+    found = sentences_of_words(Table(words, "x.csv", ""))
+    assert found is not None
+    assert document_ids(found) == ["x", "x", "y"]

@@ -14,7 +14,7 @@ from bertkit import load_recipe
 from bertkit.data.tables import Table, read_table
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.base import encoding_notes
+from bertkit.tasks.base import encoding_notes, with_optional_labels
 from bertkit.tasks.encoding import encode_split
 from bertkit.tasks.question_answering import task as question_answering
 from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
@@ -68,6 +68,7 @@ def test_checkpoint_answers_by_its_best_threshold(through_checkpoint):
         in task.learn_from(untaught)[1]
     )
     assert task.learn_from(untaught)[0].settings.predict_threshold is None
+    assert "uses threshold 5.0" in task.with_settings(predict_threshold=5.0).learn_from(untaught)[1]
     learnt, message = task.learn_from({**untaught, "eval_best_f1": 62.5, "eval_best_f1_thresh": 3.0})
     assert "exceeds the best span's by more than 3," in message
     assert task.settings.predict_threshold is None
@@ -93,6 +94,7 @@ def test_hub_set_is_read_without_files(monkeypatch):
         assert found["train"].examples["answers"][0] == {"text": ["b"], "answer_start": [2]}
         # Every question has an answer, which 2.0 is not for.
         assert [note[:8] for note in found["train"].notes] == (["warning:"] if version == "v2" else [])
+        assert found["validation"].notes == ()
     recipe = load_recipe("finetune/squad/v1", {"data.dataset_name": "org/own", "data.dataset_config": "de"})
     task_of_recipe(recipe).load(["validation"])
     assert asked[-1] == ("org/own", "de", "validation")
@@ -135,13 +137,21 @@ def test_answers_are_items_and_outside_ones_are_none():
     assert set(task.label_columns) < batch.keys()
 
 
-def test_a_csv_of_questions_is_read(tmp_path):
+@pytest.mark.parametrize("answer", ["answer", "Answer"])
+def test_a_csv_of_questions_is_read(tmp_path, answer):
     file = tmp_path / "qa.csv"
-    file.write_text("Question,Context,answer\nwho?,a dog and a cat,a cat\n")
+    file.write_text(f"Question,Context,{answer}\nwho?,a dog and a cat,a cat\n")
     task = QuestionAnsweringTask(TaskSettings(), DataSettings(train_file=str(file)))
     [example] = task.load(["train"])[1]["train"].examples
     assert (example["id"], example["answers"]) == ("1", {"text": ["a cat"], "answer_start": [10]})
     assert task.columns_of(read_table(file)) == {"question": ["who?"], "context": ["a dog and a cat"]}
+
+
+def test_questions_without_answers_have_the_places_of_the_file(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text("question,context\nwho?,a dog\n")
+    task = with_optional_labels(QuestionAnsweringTask(TaskSettings(), DataSettings(train_file=str(path))))
+    assert task.load(["train"])[1]["train"].place(0) == "line 2"
 
 
 def test_dropped_questions_do_not_move_the_places_of_others(tmp_path):
