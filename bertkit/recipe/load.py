@@ -274,7 +274,7 @@ class Checker:
             if part:  # of a value that is a mapping, such as model.lora.r
                 whole = self.blocks[block].get(key)
                 whole = with_types(whole, Any) if isinstance(whole, Text) else whole
-                if f"{block}.{key}" in overrides and not isinstance(whole, Mapping | None):
+                if f"{block}.{key}" in overrides and not isinstance(whole, Mapping):
                     self._note(f"expected keys and values, as {part} is given too, got {shown(whole)}", block, key)
                 place = f"(override) {block}.{key}"  # of several parts
                 if not isinstance(whole, Mapping):

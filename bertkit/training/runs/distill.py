@@ -153,8 +153,7 @@ def distillation_recipe(
     values |= {f"train.{DISTILL}.{key}": value for key, value in distillation.items()}
     resolved = load_recipe(base, {**values, **_of_student(name, student, student_layers, has_student), **given})
     settings = resolved.distillation
-    if settings is None:
-        raise RecipeError("train.distill: null leaves no teacher; remove it, or use `bertkit finetune` or `pretrain`")
+    assert settings is not None
     resolved = dataclasses.replace(resolved, train={**resolved.train, DISTILL: settings.to_dict()})
     return resolved if isinstance(resolved.data, FineTuningData) else _with_tokenizer(resolved, name)
 
