@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -294,6 +296,16 @@ def test_one_process_builds_a_store(corpus, files):
             build(corpus, files)
     finally:
         os.close(descriptor)
+
+
+def test_a_file_system_without_locks_can_have_builds(corpus, files, monkeypatch):
+    def fail(descriptor, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    assert build(corpus, files).num_documents
+    build(corpus, files, "shared", part="1/1")
+    assert join_store(corpus.folder / "shared").num_documents
 
 
 def test_a_fault_has_its_line_in_the_file_and_leaves_nothing(corpus, files):
