@@ -280,7 +280,7 @@ def _run(
     """Runs a function for each unit that has no record of a kind yet."""
     missing = [unit for unit in units if not unit.record(job.work, kind).is_file()]
     if 0 < len(missing) < len(units):
-        say(f"continuing: {len(units) - len(missing)} of {len(units)} parts are finished")
+        say(f"continuing: {len(units) - len(missing)} of {len(units)} units are finished")
     total = sum(unit.size for unit in units)
     done = total - sum(unit.size for unit in missing)
 

@@ -118,7 +118,7 @@ class TestDyingWorkers:
         splitter = self.splitter(corpus, 1)
         store = build(corpus, files, splitter=splitter, number=2)
         assert contents(store) == contents(build(corpus, files, "other", splitter=splitter))
-        assert "a process died at part" in capsys.readouterr().err
+        assert "a process died at unit" in capsys.readouterr().err
 
     @pytest.mark.slow
     @pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
@@ -134,8 +134,8 @@ class TestDyingWorkers:
         assert not [each for each in psutil.Process().children(recursive=True) if "raylet" in each.name()]
 
     @FORKS
-    def test_the_part_is_named_at_the_second_time(self, corpus, files):
-        with pytest.raises(PlacementError, match=r"^part \d+ \(.*two\.txt\): .* was killed"):
+    def test_the_unit_is_named_at_the_second_time(self, corpus, files):
+        with pytest.raises(PlacementError, match=r"^unit \d+ \(.*two\.txt\): .* was killed"):
             build(corpus, files, splitter=self.splitter(corpus, 9), number=2)
         assert not (corpus.folder / "store").exists()
         assert len(list((corpus.folder / "store.building").glob("unit-*.json"))) > 4
