@@ -236,10 +236,11 @@ def lock(descriptor: int) -> None:
 
 
 @contextmanager
-def unlocked(path: Path) -> Iterator[bool]:
+def unlocked(path: Path, without_locks: bool = False) -> Iterator[bool]:
     """Yields whether a file or folder exists and no process has locked it; none can during the block.
 
-    Without locks, as on some network file systems, this is decided by a last change at least a day ago.
+    Where locks are missing, as on some network file systems, ``without_locks`` is yielded, and True if the last change
+    is at least a day ago.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -247,7 +248,7 @@ def unlocked(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        is_free = os.fstat(descriptor).st_mtime < time.time() - _A_DAY
+        is_free = without_locks or os.fstat(descriptor).st_mtime < time.time() - _A_DAY
         if fcntl is not None:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -174,8 +174,8 @@ class WholeParagraphs:
 class OwnSplitter:
     """Splitter that calls a user's function; the type of the result is checked at every call.
 
-    The sentences are used unchanged: long ones are not cut. The splitter is pickled by name and loaded again when it is
-    unpickled.
+    The sentences are returned unchanged: long ones are not cut. The splitter is pickled by name and loaded again when
+    it is unpickled.
 
     Attributes:
         name: ``module:function`` or ``path/to/file.py:function``.
@@ -306,5 +306,6 @@ def _run_file(file: Path, source: bytes) -> ModuleType:
 def _source_of(place: str, name: str) -> bytes:
     try:
         return Path(place).read_bytes()
-    except OSError as error:
-        raise RecipeError(f"sentence_splitter: {name!r}: {place} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # the latter of a NUL byte in the path
+        fault = getattr(error, "strerror", error)
+        raise RecipeError(f"sentence_splitter: {name!r}: {place} cannot be read: {fault}") from error

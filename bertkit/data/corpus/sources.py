@@ -40,7 +40,8 @@ class Source(ABC):
 
     Attributes:
         name: name in messages: the path or the Hub id.
-        size: size on disk in bytes, of the compressed file if it is compressed; None if unknown (a streamed Hub set).
+        size: size on disk in bytes, of the compressed file if it is compressed; of a Hub data set that of its column of
+            text, None if it is streamed.
         position: approximate number of these bytes that the current pass has read, for progress bars; 0 throughout a
             range of lines.
         has_rows: True if every row is a document, False if documents consist of the lines of a file.

@@ -254,6 +254,7 @@ def test_what_a_function_returns_is_checked(own, function, fault):
         ("no_such_module:split", "there is no module no_such_module; install it"),
         ("json.deep:split", r"there is no module json\.deep; install it"),
         ("nowhere/own.py:split", "nowhere/own.py cannot be read: No such file"),
+        ("own\0.py:split", "cannot be read: .*null"),
         ("own.py:split_at_semicolon", "it has no function split_at_semicolon; did you mean 'split_at_semicolons'"),
         ("own.py:TABLE", r"expected a function, got list: \[1\]"),
         ("broken.py:split", r"cannot be imported: SyntaxError: .*broken\.py, line 1"),

@@ -57,7 +57,7 @@ class PretrainingExamples(Dataset[Arrays]):
             text, starts after the epochs of the first, so that its masks and order differ.
 
     Raises:
-        DataError: ``view`` has fewer than two documents with ``nsp``, or too little text for an example.
+        DataError: as `plan_epoch`, for the first examples.
         ValueError: ``num_examples`` is below 1, or None without ``fixed_epoch``; ``first_epoch`` is below 0.
     """
 
@@ -212,6 +212,7 @@ class PhasedExamples(Dataset[Arrays]):
         parts: the examples of each phase.
 
     Raises:
+        IndexError: raised by the access to an example if its index is negative or not below the length.
         ValueError: raised by `__getitems__` if a batch has examples of more than one phase: their lengths differ.
     """
 

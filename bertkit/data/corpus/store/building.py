@@ -71,7 +71,8 @@ def build_store(
 
     Raises:
         DataError: the text cannot be read, or no document is left.
-        OutputError: ``place`` has other content, or another process builds it.
+        OutputError: ``place`` has other content, or another process builds it, which is not noticed on file systems
+            without locks.
         PlacementError: a worker was killed twice at the same unit, or Ray is missing or does not answer.
         RecipeError: as `splitter_id`; or the package that ``minhash`` needs is not installed.
     """
@@ -136,7 +137,7 @@ def join_store(place: Path) -> TokenStore:
         names = ", ".join(f"{part}/{plan['shares']}" for part in parts)
         units = f"{counted(len(missing), 'unit')} of {len(records)} {inflected(len(missing), 'is', 'are')} missing"
         raise OutputError(f"{work}: {units}; repeat --part {names}")
-    with unlocked(work) as free:
+    with unlocked(work, without_locks=True) as free:
         if not free:
             raise OutputError(f"--output-dir {place}: another process builds this store; wait for it")
         _assemble(place, work, records)
@@ -208,7 +209,7 @@ def _work_folder(
             lock.touch()
     except OSError as error:
         raise OutputError(f"{work}: cannot be created: {error.strerror}") from error
-    with unlocked(lock) as free:
+    with unlocked(lock, without_locks=True) as free:  # as `RunLock`
         if not free:
             raise OutputError(f"--output-dir {place}: another process builds this store; wait for it")
         records = [unit.record(Path(), "unit").name for unit in units]
@@ -279,7 +280,7 @@ def _run(
     """Runs a function for each unit that has no record of a kind yet."""
     missing = [unit for unit in units if not unit.record(job.work, kind).is_file()]
     if 0 < len(missing) < len(units):
-        say(f"continuing: {len(units) - len(missing)} of {len(units)} parts are finished")
+        say(f"continuing: {len(units) - len(missing)} of {len(units)} units are finished")
     total = sum(unit.size for unit in units)
     done = total - sum(unit.size for unit in missing)
 

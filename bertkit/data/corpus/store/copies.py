@@ -45,6 +45,7 @@ def fetch(part: PartOfStore) -> None:
 
     Raises:
         DataError: the URL cannot be read, or the copy is damaged.
+        OutputError: the copy cannot be written.
     """
     if part.file.is_file() or (url := _read_origin(part)) is None:
         return

@@ -92,8 +92,8 @@ class SentenceEncoder:
     """Splits paragraphs into sentences and tokenizes them without special tokens.
 
     Uses a copy of the tokenizer without truncation and padding that does not recognize special tokens in the text. If
-    the tokenizer reads the space before a word as part of it, as byte-level BPE does, a sentence is encoded with the
-    space that it has in front in its paragraph.
+    the tokenizer reads the space before a word as part of it, as byte-level BPE does, a sentence is stripped of white
+    space at both ends and encoded with the space that it has in front in its paragraph.
 
     Attributes:
         splitter: paragraph → sentences; None if every paragraph is one sentence.
@@ -148,16 +148,16 @@ class SentenceEncoder:
 
 
 def _with_spaces(text: str, sentences: Sequence[str]) -> Iterator[str]:
-    """Yields the sentences of a paragraph, with a space in front of those that white space precedes there."""
+    """Yields the sentences of a paragraph, stripped, with a space in front of those that white space precedes there."""
     end = 0
-    for number, sentence in enumerate(sentences):
+    for number, sentence in enumerate(map(str.strip, sentences)):  # some splitters leave the space at the end
         start = text.find(sentence, end)
         if start < 0:  # changed by the splitter
             follows_space = number > 0
         else:
             follows_space = text[start - 1 : start].isspace()
             end = start + len(sentence)
-        yield f" {sentence}" if follows_space and not sentence[:1].isspace() else sentence
+        yield f" {sentence}" if follows_space and sentence else sentence
 
 
 def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_workers: int = 1) -> Generator[EncodedBatch]:

@@ -147,7 +147,7 @@ def _run_in_ray(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int, a
             except ray.exceptions.RayError as error:
                 raise PlacementError(
                     f"{name_units([unit])}: its workers in Ray died twice, most often because memory ran out: use "
-                    f"fewer --workers; the finished parts are kept ({type(error).__name__})"
+                    f"fewer --workers; the finished units are kept ({type(error).__name__})"
                 ) from error
             yield unit
 
@@ -165,5 +165,5 @@ def _work_alone(shared: tuple[WorkOn, Job], unit: Unit) -> None:
 
 def name_units(units: Sequence[Unit]) -> str:
     """Returns the numbers of units with their sources, for messages."""
-    names = [f"part {unit.number} ({unit.sources[0].name}{' …' if len(unit.sources) > 1 else ''})" for unit in units]
+    names = [f"unit {unit.number} ({unit.sources[0].name}{' …' if len(unit.sources) > 1 else ''})" for unit in units]
     return ", ".join(names)

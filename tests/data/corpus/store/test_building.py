@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -116,7 +118,7 @@ class TestDyingWorkers:
         splitter = self.splitter(corpus, 1)
         store = build(corpus, files, splitter=splitter, number=2)
         assert contents(store) == contents(build(corpus, files, "other", splitter=splitter))
-        assert "a process died at part" in capsys.readouterr().err
+        assert "a process died at unit" in capsys.readouterr().err
 
     @pytest.mark.slow
     @pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
@@ -132,8 +134,8 @@ class TestDyingWorkers:
         assert not [each for each in psutil.Process().children(recursive=True) if "raylet" in each.name()]
 
     @FORKS
-    def test_the_part_is_named_at_the_second_time(self, corpus, files):
-        with pytest.raises(PlacementError, match=r"^part \d+ \(.*two\.txt\): .* was killed"):
+    def test_the_unit_is_named_at_the_second_time(self, corpus, files):
+        with pytest.raises(PlacementError, match=r"^unit \d+ \(.*two\.txt\): .* was killed"):
             build(corpus, files, splitter=self.splitter(corpus, 9), number=2)
         assert not (corpus.folder / "store").exists()
         assert len(list((corpus.folder / "store.building").glob("unit-*.json"))) > 4
@@ -294,6 +296,16 @@ def test_one_process_builds_a_store(corpus, files):
             build(corpus, files)
     finally:
         os.close(descriptor)
+
+
+def test_a_file_system_without_locks_can_have_builds(corpus, files, monkeypatch):
+    def fail(descriptor, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    assert build(corpus, files).num_documents
+    build(corpus, files, "shared", part="1/1")
+    assert join_store(corpus.folder / "shared").num_documents
 
 
 def test_a_fault_has_its_line_in_the_file_and_leaves_nothing(corpus, files):

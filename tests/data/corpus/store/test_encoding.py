@@ -284,3 +284,15 @@ def test_text_without_spaces_gets_none():
     text = "日本語。です。 はい。"
     encoded = SentenceEncoder(tokenizer, lambda text: ["日本語。", "です。", "はい。"])(Batch([text], [1], 0))
     assert encoded.tokens.tolist() == tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize("sentences", [["The cat. ", "It sees. ", "End"], ["The cat. ", " ", "", " It sees.", "End "]])
+def test_white_space_at_the_ends_of_sentences_makes_no_token(sentences):
+    """Some libraries return sentences with the space after them."""
+    from tests.stock_models import stock_tokenizer
+
+    tokenizer = stock_tokenizer("roberta")
+    text = "The cat. It sees. End"
+    encoded = SentenceEncoder(tokenizer, lambda text: sentences)(Batch([text], [1], 0))
+    assert encoded.tokens.tolist() == tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert len(encoded.lengths) == 3
