@@ -298,6 +298,7 @@ def test_at_most_ten_classes_and_faults_are_listed():
 def test_fields_of_several_labels_are_parted():
     assert split_labels(table(["a; b", "a", "", " ; "]), "label", ";").columns["label"] == [["a", "b"], ["a"], [], []]
     assert split_labels(table([None, 5, [6]]), "label", ";").columns["label"] == [None, ["5"], [6]]
+    assert split_labels(table([date(2026, 1, 2), {}]), "label", ";").columns["label"] == [["2026-01-02"], {}]
 
 
 @pytest.mark.parametrize(
@@ -325,11 +326,11 @@ def test_labels_of_annotation_tools_are_unwrapped(values, problem, labels):
         (class_ids, ["7"], [["007", "1"]], [
             "line 2: label '7' is not one of '007', '1'; '7' and '007' are the same number",
         ]),
-        (class_sets, [["a", "c"], "a;b", None, ["a", None]], [["a", "b"]], [
+        (class_sets, [["a", "c"], "a;b", None, ["a", None], float("nan")], [["a", "b"]], [
             "line 2: label 'c' is not one of 'a', 'b'",
             "line 3: expected a list of labels, got 'a;b'; if a field contains several, give the separator with "
             "--label-separator",
-            "line 4: no value for 'label' (2 times, also line 5)",
+            "line 4: no value for 'label' (3 times, also line 5, line 6)",
         ]),
         (infer_problem, ["good", "bad", "0.5", "bad"], [], [
             "line 4: 'label' is '0.5', where 3 other labels are no finite numbers, such as 'good'; mend or remove the "
