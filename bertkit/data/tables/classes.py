@@ -213,7 +213,7 @@ def class_sets(table: Table, column: str, names: Sequence[str], others: Collecti
     for row, value in enumerate(values):
         if isinstance(value, list):
             faults += [f"{table.place(row)}: {fault}" for label in value for fault in classes.faults(label, column)]
-        elif value is None:
+        elif is_missing(value):
             faults.append(f"{table.place(row)}: no value for {column!r}")
         else:
             faults.append(
