@@ -74,7 +74,7 @@ def test_an_empty_file_comes_first(corpus, files):
     assert arrays(build(corpus, [empty, *files])) == arrays(corpus.build(files, BLANK))
     whole = DocumentForm()
     assert arrays(build(corpus, [empty, *files], "whole", form=whole)) == arrays(corpus.build(files, whole))
-    with pytest.raises(DataError, match="no text in any of the 1 sources"):
+    with pytest.raises(DataError, match=r"no text in '[^']*'$"):
         build(corpus, [empty], "none")
 
 
