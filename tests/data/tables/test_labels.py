@@ -19,6 +19,7 @@ from bertkit.data.tables.classes import (
     class_sets,
     is_missing,
     look_alikes,
+    other_classes_in_words,
     other_spellings,
     rows_of_other_classes,
 )
@@ -184,6 +185,14 @@ def test_a_label_outside_of_a_list_is_refused_though_it_is_of_no_class(label):
         f"x.csv, line 3: expected a list of labels, got {label!r}; if a field contains several, give the separator "
         "with --label-separator"
     ]
+
+
+def test_all_other_classes_of_a_row_are_counted():
+    rows = table([["a"], ["y", "a", "x", "y"], ["x"], []])
+    others = rows_of_other_classes(rows, "label", ["a"])
+    assert other_classes_in_words(rows, others, ["a"]) == (
+        "2 of 4 rows have a class that is not in training: 'y' 1, first in line 3; 'x' 2, first in line 3"
+    )
 
 
 def test_given_names_are_counted_in_their_order():
