@@ -158,7 +158,7 @@ class Joined:
         return values.reshape(indices.shape)[()]
 
     def take(self, indices: NDArray[np.int64], mode: str = "clip") -> NDArray[Any]:
-        """Returns the tokens at indices, which are clipped to their range, as `numpy.take` does with this mode alone."""
+        """Returns the tokens at indices, which are clipped to their range; `numpy.take` with its mode ``clip``."""
         return self[np.clip(indices, 0, self._starts[-1] - 1)]
 
     def searchsorted(self, values: ArrayLike, side: str = "left") -> Any:
