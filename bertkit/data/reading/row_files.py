@@ -158,7 +158,8 @@ def parquet_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a Parquet file in batches of about 1 MiB, independent of the size of the row groups.
 
-    ``on_progress`` is called for each batch with the share of the rows that has been read, in [0, 1].
+    ``on_progress`` is called for each batch with the share of the rows that has been read, in [0, 1]; ``column`` is the
+    only column to read, None for all; ``groups`` as for `parquet_texts`.
 
     Raises:
         DataError: the file is not a Parquet file, is damaged, or has no such column.

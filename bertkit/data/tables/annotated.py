@@ -19,17 +19,17 @@ from bertkit.runtime.errors import DataError, did_you_mean, shown
 from bertkit.runtime.progress import counted, say
 
 REJECTED = ("reject", "ignore")
-"""Answers of Prodigy to a proposed label that is not that of the row."""
+"""Answers of Prodigy with which the label of a row does not count: it is wrong, or was not decided on."""
 
 
 def keep_accepted(table: Table) -> Table:
-    """Returns the rows that Prodigy's ``answer`` accepts; the whole table if it has no such column.
+    """Returns the rows but those that Prodigy's ``answer`` rejects or ignores.
 
-    A rejected label is not that of its row, and an ignored one was not decided on. How many rows are left out is
-    printed.
+    A table without this column, or with other answers in it, stays whole. A rejected label is not that of its row, and
+    an ignored one was not decided on. How many rows are left out is printed.
 
     Raises:
-        DataError: no row is accepted.
+        DataError: no row is left.
     """
     answers = table.columns.get("answer", ())
     rows = [row for row, answer in enumerate(answers) if answer not in REJECTED]
@@ -45,14 +45,14 @@ def keep_accepted(table: Table) -> Table:
 def split_labels(table: Table, column: str, separator: str) -> Table:
     """Splits the fields of a column that hold several labels, as in CSV and TSV files, into lists.
 
-    An empty field becomes an empty list, and a number, as JSON and Excel have them, one label; other values are
+    An empty field becomes an empty list, and a number or a date, as Excel has them, one label; other values are
     unchanged, and `class_sets` checks them.
     """
 
     def split(value: Any) -> Any:
         if isinstance(value, str):
             return [label.strip() for label in value.split(separator) if label.strip()]
-        return [str(value)] if isinstance(value, int | float) and not is_missing(value) else value
+        return value if isinstance(value, list) else list(label_texts([value])) or value
 
     return replace(table, columns={**table.columns, column: list(map(split, table.columns[column]))})
 
@@ -60,8 +60,8 @@ def split_labels(table: Table, column: str, separator: str) -> Table:
 def unwrap_labels(table: Table, column: str, problem: Problem | None) -> Table:
     """Returns the table with its labels out of the forms in which annotation tools write them.
 
-    If a row has ``{"choices": ["a", "b"]}`` as in Label Studio, an object or its JSON, the labels of all rows become
-    lists. If each row has one label, a list of one becomes its label, and an empty one a missing value.
+    If a row has ``{"choices": ["a", "b"]}`` as in Label Studio, an object or its JSON, the labels of all rows that have
+    any become lists. If each row has one label, a list of one becomes its label, and an empty one a missing value.
 
     >>> unwrap_labels(Table({"label": ['{"choices": ["a", "b"]}', "a"]}, "x.csv", ""), "label", None).columns["label"]
     [['a', 'b'], ['a']]

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from bertkit.data.tables.table import Table, to_number
@@ -158,15 +159,14 @@ def class_ids(table: Table, column: str, names: Sequence[str], others: Collectio
     return [IGNORE_INDEX if row in others else classes.id(value) for row, value in enumerate(values)]
 
 
-def rows_of_other_classes(table: Table, column: str, names: Sequence[str]) -> dict[int, str]:
-    """Returns the rows with a label that is none of ``names``, with the first such label; not those without a label."""
+def rows_of_other_classes(table: Table, column: str, names: Sequence[str]) -> dict[int, list[str]]:
+    """Returns the rows with a label that is none of ``names``, with the different ones that are none."""
     classes = Classes(names)
-    found: dict[int, str] = {}
-    for row, value in enumerate(values_of(table, column)):
-        for label in label_texts([value]):
-            if classes.find(label) is None:
-                found.setdefault(row, label)
-    return found
+    found = (
+        [label for label in dict.fromkeys(label_texts([value])) if classes.find(label) is None]
+        for value in values_of(table, column)
+    )
+    return {row: labels for row, labels in enumerate(found) if labels}
 
 
 def has_class(table: Table, column: str, names: Sequence[str]) -> bool:
@@ -175,12 +175,12 @@ def has_class(table: Table, column: str, names: Sequence[str]) -> bool:
     return any(classes.find(label) is not None for label in label_texts(values_of(table, column)))
 
 
-def other_classes_in_words(table: Table, rows: Mapping[int, str], names: Sequence[str]) -> str:
+def other_classes_in_words(table: Table, rows: Mapping[int, Sequence[str]], names: Sequence[str]) -> str:
     """Returns the line on the rows of `rows_of_other_classes`: each class, its number of rows and the first of them."""
     first: dict[str, int] = {}
-    for row, label in rows.items():
+    for row, label in ((row, label) for row, labels in rows.items() for label in labels):
         first.setdefault(label, row)
-    counts, alike = Counter(rows.values()), Classes(names).by_appearance
+    counts, alike = Counter(chain.from_iterable(rows.values())), Classes(names).by_appearance
     listed = [
         f"{shown(label)} {counts[label]:,}, first in {table.unit} {table.numbers_of_rows[row]}"
         + (f", and {label!a} and {alike[like]!a} {likeness(label)}" if (like := appearance(label)) in alike else "")
@@ -196,7 +196,7 @@ def class_sets(table: Table, column: str, names: Sequence[str], others: Collecti
     Args:
         table, column: the lists of labels.
         names: the classes.
-        others: rows with other labels too, see `rows_of_other_classes`, which are left out.
+        others: rows with labels of other classes too, see `rows_of_other_classes`; these labels are left out.
 
     Raises:
         DataError: a row does not have a list, or has a label that is not one of ``names``; the message lists the first
@@ -213,7 +213,7 @@ def class_sets(table: Table, column: str, names: Sequence[str], others: Collecti
     for row, value in enumerate(values):
         if isinstance(value, list):
             faults += [f"{table.place(row)}: {fault}" for label in value for fault in classes.faults(label, column)]
-        elif value is None:
+        elif is_missing(value):
             faults.append(f"{table.place(row)}: no value for {column!r}")
         else:
             faults.append(

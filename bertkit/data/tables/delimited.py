@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from bertkit.data.tables.table import Row, Table, repeated_names, with_names_first
 from bertkit.runtime.errors import raise_listed
 from bertkit.runtime.progress import counted
-from bertkit.runtime.reading.text import iterating
+from bertkit.runtime.reading.text import iterating, split_lines
 
 COMMA, TAB, SEMICOLON, BAR = ",", "\t", ";", "|"
 NAMES = {COMMA: "comma", TAB: "tab", SEMICOLON: "semicolon", BAR: "vertical bar"}
@@ -41,8 +41,8 @@ def find_delimiter(start: str, usual: str) -> str:
     >>> find_delimiter("id;text, as it was;label\n1;good, and cheap;yes\n2;bad;no\n", COMMA)
     ';'
     """
-    lines = start.splitlines()[:SAMPLED_LINES]
-    header = _QUOTED.sub("", lines[0]) if lines else ""
+    lines = split_lines(start)[:SAMPLED_LINES]
+    header = _QUOTED.sub("", lines[0])
     occurring = [each for each in NAMES if each in header]
     if not occurring or (usual == TAB and TAB in occurring):
         return usual

@@ -170,7 +170,7 @@ class ClassificationTask(TableTask, TextClassification):
         for column in self.settings.text_columns:
             with noted(faults):
                 columns[column] = texts(table, column)
-        others: dict[int, str] = {}
+        others: dict[int, list[str]] = {}
         if name != "train" and problem != "regression" and label in table.columns:
             others = rows_of_other_classes(table, label, names)
         line = other_classes_in_words(table, others, names) if others else ""

@@ -19,6 +19,7 @@ from bertkit.data.tables.classes import (
     class_sets,
     is_missing,
     look_alikes,
+    other_classes_in_words,
     other_spellings,
     rows_of_other_classes,
 )
@@ -186,6 +187,14 @@ def test_a_label_outside_of_a_list_is_refused_though_it_is_of_no_class(label):
     ]
 
 
+def test_all_other_classes_of_a_row_are_counted():
+    rows = table([["a"], ["y", "a", "x", "y"], ["x"], []])
+    others = rows_of_other_classes(rows, "label", ["a"])
+    assert other_classes_in_words(rows, others, ["a"]) == (
+        "2 of 4 rows have a class that is not in training: 'y' 1, first in line 3; 'x' 2, first in line 3"
+    )
+
+
 def test_given_names_are_counted_in_their_order():
     assert decide(table(["b", "a", "b"]), "label", names=["b", "a", "c"]).line == (
         "problem: single_label with 3 classes ('b' 2, 'a' 1, 'c' 0), with names that are given"
@@ -298,6 +307,7 @@ def test_at_most_ten_classes_and_faults_are_listed():
 def test_fields_of_several_labels_are_parted():
     assert split_labels(table(["a; b", "a", "", " ; "]), "label", ";").columns["label"] == [["a", "b"], ["a"], [], []]
     assert split_labels(table([None, 5, [6]]), "label", ";").columns["label"] == [None, ["5"], [6]]
+    assert split_labels(table([date(2026, 1, 2), {}]), "label", ";").columns["label"] == [["2026-01-02"], {}]
 
 
 @pytest.mark.parametrize(
@@ -325,11 +335,11 @@ def test_labels_of_annotation_tools_are_unwrapped(values, problem, labels):
         (class_ids, ["7"], [["007", "1"]], [
             "line 2: label '7' is not one of '007', '1'; '7' and '007' are the same number",
         ]),
-        (class_sets, [["a", "c"], "a;b", None, ["a", None]], [["a", "b"]], [
+        (class_sets, [["a", "c"], "a;b", None, ["a", None], float("nan")], [["a", "b"]], [
             "line 2: label 'c' is not one of 'a', 'b'",
             "line 3: expected a list of labels, got 'a;b'; if a field contains several, give the separator with "
             "--label-separator",
-            "line 4: no value for 'label' (2 times, also line 5)",
+            "line 4: no value for 'label' (3 times, also line 5, line 6)",
         ]),
         (infer_problem, ["good", "bad", "0.5", "bad"], [], [
             "line 4: 'label' is '0.5', where 3 other labels are no finite numbers, such as 'good'; mend or remove the "

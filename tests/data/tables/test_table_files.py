@@ -329,6 +329,7 @@ def test_the_separator_is_found_and_said(tmp_path, capsys, name, delimiter, said
         ("text", COMMA, COMMA),
         ('"a; b",label', COMMA, COMMA),
         ("", TAB, TAB),
+        ("text\x0bbody;label\na;b", COMMA, ";"),  # no end of a line
         ("a, b\tlabel", TAB, TAB),
         ("id;text, original;label\n1;well, well;a\n2;no;b", COMMA, ";"),
         ("id,text; original,label\n1,well; well,a\n2,no,b", COMMA, COMMA),

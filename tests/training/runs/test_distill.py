@@ -278,7 +278,7 @@ def test_the_recipe_has_the_sizes_of_the_student(teacher, student):
         ({"temperature": 0.0}, "train.distill.temperature: expected more than 0, got 0.0"),
         ({"hidden": -1.0}, "train.distill.hidden: expected at least 0"),
         ({"teacher": "no/such/teacher"}, "no such folder|neither a local folder"),
-        ({"overrides": {"train.distill": None}}, "train.distill: expected keys and values, as teacher is given too, got None"),
+        ({"overrides": {"train.distill": None}}, "expected keys and values, as teacher is given too, got None"),
         ({"overrides": {"train.distill.beta": 1}}, "train.distill.beta: unknown key"),
         ({"objective": "minilm"}, "train.distill.objective: minilm is for pre-training"),
         ({"objective": "minilm", "hidden": 1.0}, "hidden: has no effect with the objective minilm"),

@@ -1,4 +1,4 @@
-"""Files of JSON with their checksum: the manifest of a token store, and the records of its build."""
+"""Files of JSON with their checksum: the manifest of a token store, the records of builds, copies and streams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHECKSUM = "checksum"
 
 
 def write_metadata(file: Path, content: Mapping[str, Any]) -> None:
-    """Writes a JSON object with its checksum, atomically."""
+    """Writes a JSON object with its checksum, atomically; OutputError if the write fails."""
     write_whole(file, dumps({**content, _CHECKSUM: _checksum(content)}, indent=2) + "\n")
 
 

@@ -43,6 +43,7 @@ def open_store(given: str, cache_dir: Path) -> TokenStore:
 
     Raises:
         DataError: there is no store, it is damaged, or the URL cannot be read.
+        OutputError: the copies of a manifest and a tokenizer cannot be written to ``cache_dir``.
     """
     if not is_url(given):
         return TokenStore.open(given)

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from bertkit.data.corpus.store.encoding import EncodedBatch, select_sentences
 from bertkit.data.corpus.store.manifest import METADATA_FILE, write_metadata
 from bertkit.data.corpus.store.token_store import COLUMN
-from bertkit.runtime.errors import DataError
+from bertkit.runtime.errors import DataError, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PART_TOKENS = 1 << 24
-"""Tokens with which a part ends; the document that reaches them is its last."""
+"""Tokens with which a part ends: the last document that starts in the batch that reaches them is its last."""
 
 _SLICE = 8 << 20  # bytes
 
@@ -37,9 +37,10 @@ def write_parts(
     """Writes the parts of a unit of a corpus from its batches, in order; returns their entries in the manifest.
 
     Args:
-        encoded, token_type, report: as for `write_store`.
+        encoded, token_type: as for `write_store`.
         folder: folder of the parts.
         unit: number of the unit, which is in the names of its parts.
+        report: called with the position of every batch written.
     """
     with contextlib.closing(encoded), contextlib.closing(StoreDraft(folder, token_type, unit)) as draft:
         for batch in encoded:
@@ -51,11 +52,10 @@ def write_parts(
 def write_manifest(folder: Path, origin: dict[str, Any], parts: Sequence[dict[str, Any]]) -> None:
     """Writes ``store.json``, the last file of a store: a folder without it is none; DataError if there is no part."""
     if not parts:
-        names = origin.get("names", ["the paragraphs given"])
         if filters := origin.get("filters"):
             rules = ", ".join(f"{name}: {value}" for name, value in filters.items())
             raise DataError(f"no document is left by the filters ({rules})")
-        raise DataError(f"no text in any of the {len(names)} sources: {', '.join(names[:5])}")
+        raise DataError(f"no text in {quoted(origin['names'], 5) if 'names' in origin else 'the paragraphs given'}")
     digests = "".join(part["digest"] for part in parts)
     fingerprint = hashlib.sha256(digests.encode()).hexdigest()
     write_metadata(folder / METADATA_FILE, {**origin, "parts": parts, "fingerprint": fingerprint})
@@ -64,7 +64,7 @@ def write_manifest(folder: Path, origin: dict[str, Any], parts: Sequence[dict[st
 class StoreDraft:
     """Parts of a store that are being written.
 
-    A part ends with a document, as soon as it has `PART_TOKENS` tokens. An Arrow file cannot be appended to: it stores
+    A part ends with a document, soon after it has `PART_TOKENS` tokens. An Arrow file cannot be appended to: it stores
     the lengths first, then the offsets, then the tokens. So each array has a file of its own until its part ends.
 
     Args:

@@ -23,7 +23,7 @@ from bertkit.data.corpus.store.encoding import SentenceEncoder, Splitter
 from bertkit.data.corpus.store.manifest import read_metadata, write_metadata
 from bertkit.data.corpus.store.token_store import StoreView, TokenStore, intact_store
 from bertkit.data.corpus.store.writer import store_origin, write_token_store
-from bertkit.runtime.errors import DataError
+from bertkit.runtime.errors import DataError, quoted
 from bertkit.runtime.files import UNFINISHED, output_error
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.reading.text import iterating
@@ -37,7 +37,7 @@ BLOCK_CHARACTERS = 64 << 20
 
 _LEAST_DOCUMENTS = 2  # per block: next-sentence prediction takes its random segments from other documents
 _PASS_FILE = "pass.json"
-_BLOCKS_KEPT = 4  # on each side of the current block: data loader workers can be at different blocks
+_BLOCKS_KEPT = 4  # from the current block on, to each side: data loader workers can be at different blocks
 
 
 class StreamedBlocks:
@@ -65,6 +65,7 @@ class StreamedBlocks:
     Raises:
         DataError: the text cannot be read.
         OutputError: the folder of the blocks cannot be created.
+        RecipeError: as `splitter_id`.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class StreamedBlocks:
             raise output_error(self.folder, error) from error
 
     def held_out(self) -> StoreView | None:
-        """Returns the documents for evaluation, or ``None`` if there are none."""
+        """Returns the documents for evaluation, or ``None`` if there are none; raises as `of_epoch`."""
         if not self._skipped:
             return None
         last = max(self._skipped)
@@ -121,7 +122,9 @@ class StreamedBlocks:
         """Returns the block of an epoch; every phase of a run starts with the first block.
 
         Raises:
-            DataError: the text cannot be read, or no document is left to train on.
+            DataError: the text cannot be read, or none of it is in the documents.
+            OutputError: the block cannot be written.
+            PlacementError: as `encode_batches`.
         """
         number = epoch % EPOCHS_OF_A_PHASE
         if number not in self._opened:
@@ -173,7 +176,7 @@ class StreamedBlocks:
             if number == block:
                 return (paragraph for _, paragraph in group)
         if not self._next_block:
-            raise DataError(f"no text in {', '.join(source.name for source in self.sources)}")
+            raise DataError(f"no text in {quoted(source.name for source in self.sources)}")
         write_metadata(self.folder / _PASS_FILE, {"blocks": self._next_block})
         self._next_block = -1
         return None

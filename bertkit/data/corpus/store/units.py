@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from bertkit.data.corpus.store.encoding import SentenceEncoder
 
 
+_KILLED_ALONE = (
+    "its process was killed again, though no other ran beside it, most often because memory ran out: use a machine "
+    "with more memory"
+)
+
+
 class Unit(NamedTuple):
     """Consecutive text of a corpus, whose parts one worker writes.
 
@@ -85,7 +91,8 @@ def run_units(
         report: called with the bytes of a unit that are done, for units that this process works on.
 
     Raises:
-        PlacementError: a worker died twice at the same unit; the message names it.
+        PlacementError: a worker died, twice at one unit if each unit has one worker (the message names the unit); or
+            Ray is missing, does not answer, or cannot run a unit.
         Exception: any exception of ``work_on``.
     """
     number = workers.number or usable_cores()
@@ -116,7 +123,7 @@ def _run_in_processes(work_on: WorkOn, job: Job, units: Sequence[Unit], number: 
             say(f"warning: a process died at {name_units(error.items)}; repeated")
     for unit in suspects:
         try:
-            with iterating(compute_in_processes(compute, [unit], 1, killed=killed_process(1))) as computed:
+            with iterating(compute_in_processes(compute, [unit], 1, killed=_KILLED_ALONE)) as computed:
                 for _ in computed:
                     yield unit
         except ProcessKilledError as error:
@@ -142,12 +149,15 @@ def _run_in_ray(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int, a
             unit = running.pop(finished)
             try:
                 ray.get(finished)
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause from error
             except ray.exceptions.RayError as error:
+                cause = getattr(error, "cause", None) or error
+                if not isinstance(cause, ray.exceptions.RayError):  # of the function
+                    raise cause from error
+                fault = f"Ray could not run it: {str(cause).strip().splitlines()[0]}"
+                if isinstance(cause, ray.exceptions.WorkerCrashedError | ray.exceptions.OutOfMemoryError):
+                    fault = "its workers in Ray died twice, most often because memory ran out: use fewer --workers"
                 raise PlacementError(
-                    f"{name_units([unit])}: its workers in Ray died twice, most often because memory ran out: use "
-                    f"fewer --workers; the finished units are kept ({type(error).__name__})"
+                    f"{name_units([unit])}: {fault}; the finished units are kept ({type(cause).__name__})"
                 ) from error
             yield unit
 

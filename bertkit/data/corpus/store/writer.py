@@ -47,8 +47,8 @@ def build_token_store(
     The key of a store is the fingerprints of the sources in their order (of a file its path, size and time), the
     tokenizer, ``form`` and the splitter; ``num_workers`` does not matter. A store is written to a temporary folder and
     renamed when complete, so a killed build never leaves a partial store; its temporary folder is removed by the next
-    build. A damaged store is built again. Memory does not grow with the corpus; during the build the folder needs about
-    twice the disk space of the store.
+    build. A damaged store is built again. Memory does not grow with the corpus; the build needs the disk space of the
+    store and of one more part.
 
     Special tokens are neither added nor recognized: "[MASK]" in a file is tokenized as plain text.
 

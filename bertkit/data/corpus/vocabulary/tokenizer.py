@@ -66,8 +66,8 @@ def train_tokenizer(
 
     As in the released ``tokenization.py``, control characters are removed and the text is split at white space, at
     punctuation and around every CJK character. ``lowercase`` also strips accents ("Piña" → "pina"); cased text keeps
-    case and accents. The ids are assigned in this order: special tokens, single characters in code point order, the
-    same characters as word continuations (``##a``), merged pieces in the order of the merges.
+    case and accents. The ids are assigned in this order: special tokens, single characters in code point order, those
+    that occur within words as continuations (``##a``), merged pieces in the order of the merges.
 
     The trainer of the released vocabulary was never published. Pieces are merged by pair frequency, as in the
     ``tokenizers`` library, or by the likelihood score freq(ab) / (freq(a) · freq(b)), as the literature describes

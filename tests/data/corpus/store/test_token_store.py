@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bertkit.data.corpus.documents import DocumentForm, Paragraph
-from bertkit.data.corpus.store import encoding, parts
+from bertkit.data.corpus.store import encoding, parts, token_store
 from bertkit.data.corpus.store.encoding import EncodedBatch
 from bertkit.data.corpus.store.manifest import read_metadata, write_metadata
 from bertkit.data.corpus.store.parts import StoreDraft
@@ -72,6 +72,25 @@ def test_sentences_and_documents_without_tokens_are_dropped(corpus):
     assert store.document_offsets.tolist() == [0, 2, 3]
 
 
+@pytest.mark.parametrize("documents", [[0, 1, 2, 3, 4, 5], [0, 2, 3, 5], [4], [5, 1, 2, 0]])
+@pytest.mark.parametrize("part_tokens", [4, 1 << 24])
+def test_tokens_are_counted_up_to_the_document_that_reaches_the_limit(corpus, documents, part_tokens, monkeypatch):
+    monkeypatch.setattr(parts, "PART_TOKENS", part_tokens)
+    monkeypatch.setattr(encoding, "_BATCH_CHARACTERS", 1)
+    texts = ["t0 t1 t2", "t1", "t3 t3 t3 t4", "t0", "t5 t1", "t2 t6"]
+    store = corpus.build(corpus.write(one="\n\n".join(texts)), PER_LINE)
+    assert (len(store.parts) > 1) == (part_tokens == 4)
+    monkeypatch.setattr(token_store, "_DOCUMENTS_AT_ONCE", 3)
+    monkeypatch.setattr(token_store, "_TOKENS_AT_ONCE", 2)
+    for most in range(1, 15):
+        monkeypatch.setattr(token_store, "_MOST_COUNTED", most)
+        words: list[str] = []
+        for document in documents:
+            words += texts[document].split() if len(words) < most else []
+        counts = store.subset(documents).token_counts(20)
+        assert counts.tolist() == [sum(number == 5 + int(word[1:]) for word in words) for number in range(20)]
+
+
 def test_special_tokens_in_the_text_are_text(corpus):
     store = corpus.build(corpus.write(one="t0 [MASK] [SEP] t1"))
     assert not set(store.tokens.tolist()) & {corpus.tokenizer.mask_token_id, corpus.tokenizer.sep_token_id}
@@ -92,7 +111,7 @@ def test_truncation_of_the_tokenizer_is_ignored(corpus):
 
 @pytest.mark.parametrize("texts", [{"one": ""}, {"one": "\n \n", "two": "\u200b"}])
 def test_no_text_at_all(corpus, texts):
-    with pytest.raises(DataError, match=r"no text in any of the \d sources: .*one\.txt"):
+    with pytest.raises(DataError, match=r"no text in '.*one\.txt'"):
         corpus.build(corpus.write(**texts))
     assert list(corpus.cache.iterdir()) == []
 
