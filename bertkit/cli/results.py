@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -33,7 +32,7 @@ def runs(
     if json:
         print_text(dumps([asdict(run) for run in listed], default=str))
         return
-    from bertkit.runtime.formats import WIDEST, ResultTable
+    from bertkit.runtime.formats import ResultTable
 
     columns: dict[str, list[str]] = {name: [] for name in _COLUMNS}
     for run in listed:
@@ -62,7 +61,7 @@ def runs(
     if format != "text":
         print_text(table.formatted(format))
     elif listed:
-        lines, left_out = table.drawn(None if sys.stdout.isatty() else WIDEST)
+        lines, left_out = table.drawn()
         print_lines(lines)
         if left_out:
             print_text(f"no room for: {', '.join(left_out)}; see --json")

@@ -40,12 +40,12 @@ def reduce_logits(
     """Reduces logits to a few numbers per example, so that an evaluation's memory does not grow with the vocabulary.
 
     Args:
-        logits: MLM logits (B, P, V), or a tuple of outputs that ends with MLM logits and pair logits (B, 2).
-        labels: MLM labels (B, P) with -100 in empty slots, or a tuple of these and pair labels (B,).
+        logits: token logits (B, P, V), or a tuple of outputs that ends with token logits and pair logits (B, 2).
+        labels: token labels (B, P) with -100 in empty slots, or a tuple of these and pair labels (B,).
 
     Returns:
-        (B, 3) float32: sum of MLM losses in nats, number of correct and of all masked tokens; with pairs (B, 5): also
-        the pair loss in nats, and 1 if the pair is classified correctly, else 0.
+        (B, 3) float32: sum of token losses in nats, number of correct and of all labelled tokens; with pairs (B, 5):
+        also the pair loss in nats, and 1 if the pair is classified correctly, else 0.
     """
     import torch
     from torch.nn.functional import cross_entropy

@@ -109,6 +109,12 @@ def compute(name: str, predictions: Any, references: Any, **options: Any) -> dic
         if others:
             raise ValueError(f"{name}: an example is {shown(others[0])}; expected a dictionary with its id")
         try:
+            for text in (each["prediction_text"] for each in predictions):
+                if not isinstance(text, str):
+                    raise ValueError(f"{name}: a prediction_text is {shown(text)}; expected a text")
+            for answers in (each["answers"] for each in references):
+                if not isinstance(answers, Mapping) or isinstance(answers["text"], str):
+                    raise ValueError(f"{name}: answers are {shown(answers)}; expected {{'text': [a text, ...]}}")
             return dict(getattr(squad, name)(predictions, references, **options))
         except KeyError as error:
             raise ValueError(f"{name}: an example has no {error}") from error

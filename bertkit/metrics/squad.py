@@ -82,7 +82,7 @@ def squad(predictions: Sequence[Mapping[str, Any]], references: Sequence[Mapping
     """
     texts = {each["id"]: each["prediction_text"] for each in predictions}
     _check_ids(texts, references, "they count as wrong")
-    unanswerable = [each["id"] for each in references if not each["answers"]["text"]]
+    unanswerable = [each["id"] for each in references if len(each["answers"]["text"]) == 0]
     if unanswerable:
         raise DataError(
             f"{len(unanswerable)} of {len(references)} questions have no answer to compare with, the first is "
@@ -120,7 +120,7 @@ def squad_v2(
     texts = {each["id"]: each["prediction_text"] for each in predictions}
     odds = {each["id"]: each["no_answer_probability"] for each in predictions}
     _check_ids(texts, references, "they are left out")
-    answerable = {each["id"]: bool(each["answers"]["text"]) for each in references if each["id"] in texts}
+    answerable = {each["id"]: len(each["answers"]["text"]) > 0 for each in references if each["id"] in texts}
     raw: dict[str, Scores] = {"exact": {}, "f1": {}}
     for each in references:
         if each["id"] in texts:

@@ -105,7 +105,13 @@ class Test:
 
 
 def by_run(
-    a: Sequence[float], b: Sequence[float], paired: bool = False, *, overlap: float = 0.0, level: float = LEVEL
+    a: Sequence[float],
+    b: Sequence[float],
+    paired: bool = False,
+    *,
+    overlap: float = 0.0,
+    level: float = LEVEL,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> Test:
     """Compares two settings by the scores of their runs: does the difference hold for other seeds?
 
@@ -122,6 +128,7 @@ def by_run(
         overlap: validation examples per training example, if the training sets of paired scores overlap: 1 / (K − 1)
             for K folds. It adds to the variance (Nadeau and Bengio 2003, "Inference for the Generalization Error").
         level: the level at which the difference is to be tested: 0.05 divided by the number of comparisons.
+        bounds: the lowest and the highest value of the metric; no end of the interval is beyond their difference.
 
     >>> round(by_run([0.1, 0.2, 0.3, 0.4, 0.5], [0.6, 0.7, 0.8, 0.9, 1.0]).p, 4)  # 2 of the 252 orders of ten runs
     0.0079
@@ -129,15 +136,21 @@ def by_run(
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     units = (len(first),) if paired else (len(first), len(second))
     if not len(first) or not len(second) or not np.isfinite([*first, *second]).all():
-        return Test(None, None, None, None, None, units, reason="the score of a run is undefined")
+        reason = f"the score of a {'fold' if paired else 'run'} is undefined"
+        return Test(None, None, None, None, None, units, reason=reason)
     difference = float(second.mean() - first.mean())
-    if min(units) < 2:
-        of_each = "one fold" if paired else f"{counted(len(first), 'run')} of A and {counted(len(second), 'run')} of B"
-        reason = f"{of_each}; it needs two or more runs of each (--seeds)"
+    if not paired and min(units) < 2:
+        reason = f"{counted(len(first), 'run')} of A and {counted(len(second), 'run')} of B"
+        reason += "; it needs two or more runs of each (--seeds)"
         return Test(difference, None, None, None, None, units, reason=reason)
     if paired:
-        return _test_paired_runs(first, second, overlap, difference)
-    return _test_unpaired_runs(first, second, level, difference)
+        test = _test_paired_runs(first, second, overlap, difference)
+    else:
+        test = _test_unpaired_runs(first, second, level, difference)
+    if test.low is None or test.high is None:
+        return test
+    widest = bounds[1] - bounds[0]
+    return dataclasses.replace(test, low=max(test.low, -widest), high=min(test.high, widest))
 
 
 def _test_paired_runs(first: np.ndarray, second: np.ndarray, overlap: float, difference: float) -> Test:

@@ -2,7 +2,7 @@
 
 Everything is written to a temporary file or folder first, synced to disk and renamed. The process holds a lock on it
 until then, so that what a killed process leaves behind is recognized and removed; on Windows it stays. A write that
-fails, for example on a full disk, raises one `OutputError` and leaves nothing behind.
+fails, for example on a full disk, raises one `OutputError` and leaves nothing behind but parent folders.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
     """Yields a temporary folder to write to; renames it to ``place`` at the end, or removes it on an exception.
 
     Args:
-        place: a new or empty folder, or a link to one; parent folders are created. It is replaced, so it cannot be a
-            mount point; if it is the current folder of this process, the new one is that too.
+        place: a new or empty folder, or a link to one; parent folders are created, and stay on an exception. It is
+            replaced, so it cannot be a mount point; if it is the current folder of this process, the new one is too.
         is_there: called if the rename fails; returns whether another process has written the same, which then stays.
 
     Raises:

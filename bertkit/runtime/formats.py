@@ -19,6 +19,7 @@ import html
 import io
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -93,7 +94,7 @@ class ResultTable:
         Args:
             format: ``text``; ``latex``, a tabular with the rules of the package booktabs, and the other lines as
                 comments; ``markdown``, a table of GitHub's flavour; or ``csv``, the rows alone, with all digits.
-            width: of ``text``, columns of the terminal; None asks the terminal.
+            width: of ``text``, as for `drawn`.
         """
         if format == "csv":
             return to_csv(self.rows).rstrip("\n")
@@ -116,12 +117,13 @@ class ResultTable:
         """Draws the table for a terminal, without those of the columns ``optional`` for which there is no room.
 
         Args:
-            width: columns of the terminal; None asks the terminal.
+            width: columns of the terminal; None asks the terminal. Files and pipes have room for all.
 
         Returns:
             The lines, and the headings of the columns that are left out.
         """
-        width = shutil.get_terminal_size().columns if width is None else width
+        if width is None:
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDEST
         columns, left_out, screen = dict(self.columns), [], console(WIDEST)
         for name in self.optional:
             if screen.measure(self._of_rich(columns)).maximum <= width:

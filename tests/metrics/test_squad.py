@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,6 +84,16 @@ def test_missing_prediction_counts_as_wrong():
             predictions=predictions, references=[reference(0, ["x"]), reference(1, ["x"])]
         )
     assert found == {"exact_match": 50.0, "f1": 50.0}
+
+
+@pytest.mark.parametrize("answers", [["y", "x"], []])
+def test_answers_may_be_an_array_as_in_pandas(answers):
+    predictions = [{"id": "0", "prediction_text": "x", "no_answer_probability": 0.0}]
+    array = {"id": "0", "answers": {"text": np.array(answers, dtype=object)}}
+    expected = metrics.compute("squad_v2", predictions, [reference(0, answers)])
+    assert metrics.compute("squad_v2", predictions, [array]) == expected
+    if answers:
+        assert metrics.compute("squad", predictions, [array]) == {"exact_match": 100.0, "f1": 100.0}
 
 
 def test_what_cannot_be_scored_is_refused():

@@ -163,6 +163,15 @@ def test_folds_by_hand():
     assert plain.units == (3,)
 
 
+@pytest.mark.parametrize("paired", [False, True])
+def test_a_difference_is_not_larger_than_the_range_of_the_score(paired):
+    scores = [0.1, 0.9], [0.8, 0.2]
+    free = by_run(*scores, paired=paired)
+    assert free.low < -1 < 1 < free.high
+    test = by_run(*scores, paired=paired, bounds=(0, 1))
+    assert (test.low, test.high, test.p) == (-1, 1, free.p)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "reason"),
     [
@@ -175,6 +184,11 @@ def test_runs_that_are_not_compared(a, b, reason):
     test = by_run(a, b)
     assert (test.p, test.low, test.high) == (None, None, None)
     assert reason in test.reason
+
+
+def test_folds_without_a_score_are_not_compared():
+    test = by_run([0.5, math.nan], [0.6, 0.7], paired=True)
+    assert (test.p, test.reason) == (None, "the score of a fold is undefined")
 
 
 # ---- intervals and corrections --------------------------------------------------------------------------------------

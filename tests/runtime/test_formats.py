@@ -29,6 +29,13 @@ def test_text_leaves_out_what_does_not_fit():
     assert TABLE.formatted(width=32).endswith("note: 50 %\nof it")
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_files_and_pipes_have_room_for_all(is_terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "32")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal, raising=False)
+    assert ("median" in TABLE.formatted()) == (not is_terminal)
+
+
 def test_text_keeps_cells_as_they_are():
     """Brackets are no markup, an empty last row is a row, and wide characters take two columns."""
     table = ResultTable({"name": ["[red]東京[/red]", ""], "n": ["1", ""]})
