@@ -156,6 +156,18 @@ def test_a_mail_that_cannot_be_read_is_refused(tmp_path, mail, fault):
         read_document(tmp_path / "a.eml")
 
 
+def test_half_of_a_character_in_a_subject_is_replaced(tmp_path):
+    (tmp_path / "a.eml").write_bytes(b"Subject: =?utf-7?q?+2D0-?= Hi\n\nx")
+    assert read_document(tmp_path / "a.eml") == "? Hi\n\nx"
+
+
+def test_a_page_whose_bytes_cannot_be_what_it_declares(tmp_path):
+    text = "der große Käse für"
+    (tmp_path / "a.html").write_bytes(f"<meta charset=utf-16><p>{text}".encode("cp1252"))
+    (tmp_path / "b.html").write_bytes(f"<meta charset=utf-16><p>{text} ".encode("cp1252"))  # one has an even length
+    assert read_document(tmp_path / "a.html") == read_document(tmp_path / "b.html") == text
+
+
 def test_other_files_are_not_read_for_styles(tmp_path):
     (tmp_path / "a.css").write_text("p {display: none}")
     (tmp_path / "a.html").write_text(f"<link rel=stylesheet href='{tmp_path}/a.css'><p>seen")
