@@ -203,5 +203,9 @@ def _read_mail(data: bytes, name: str) -> str:
             assert isinstance(content, bytes)
             text = _decode(content, body.get_content_charset(""), f"{name}: the body")
             text = text_of_html(text, name) if kind == "html" else text
-    subject = str(mail["subject"] or "").encode("utf-8", "replace").decode()  # UTF-7 can have half of a character
+    try:
+        subject = str(mail["subject"] or "")
+        subject.encode()
+    except UnicodeEncodeError as error:  # of the library too, for a subject in UTF-7
+        raise DataError(f"{name}: its subject has half of a character; save its text as .txt") from error
     return "\n\n".join(filter(None, (subject.strip(), text.strip())))
