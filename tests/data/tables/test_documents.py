@@ -99,6 +99,7 @@ PREHEADER = "font-size:1px;color:#fff;max-height:0px;max-width:0;opacity:0;overf
         ("<p hidden style='display:block'>yes", "yes"),
         ("<div style='max-height:0'>yes</div>", "yes"),
         ("<div style='opacity:0.5;font-size:0.9em'>yes</div>", "yes"),
+        ("<div style='visibility:initial'>yes</div><div style='visibility:hiden'>yes</div>", "yes\nyes"),
         ("<style>p{broken</style><p>yes", "yes"),
         ("<style>p{top:0}</style><p style='{'>yes<p style='(;display:none'>no", "yes"),
         ("a<wbr>b <time>c</time> <label>d</label>", "ab c d"),  # on one line
