@@ -29,7 +29,9 @@ from bertkit.runtime.reading.text import decode_text, read_blocks
 
 _NEVER_LINES = (".html", ".htm", ".eml")
 FORMS = (".txt", ".md", *_NEVER_LINES)
-_CHARSET = re.compile(rb"<meta\b[^>]{0,200}?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_CHARSET = re.compile(  # not of UTF-16 and UTF-32, in which these bytes could not be read: browsers ignore them too
+    rb"<meta\b[^>]{0,200}?\bcharset\s*=\s*[\"']?\s*(?!utf.?(?:16|32))([\w.:-]+)", re.IGNORECASE
+)
 _START_OF_PAGE = 1024  # bytes, in which browsers look for it
 _OF_BROWSERS = {"iso8859-1": "cp1252", "ascii": "cp1252", "shift_jis": "cp932", "gb2312": "gb18030", "gbk": "gb18030"}
 _SEVEN_BITS = ("iso2022", "hz", "utf-7")  # encodings whose bytes are all ASCII, and so UTF-8
@@ -201,4 +203,9 @@ def _read_mail(data: bytes, name: str) -> str:
             assert isinstance(content, bytes)
             text = _decode(content, body.get_content_charset(""), f"{name}: the body")
             text = text_of_html(text, name) if kind == "html" else text
-    return "\n\n".join(filter(None, (str(mail["subject"] or "").strip(), text.strip())))
+    try:
+        subject = str(mail["subject"] or "")
+        subject.encode()
+    except UnicodeEncodeError as error:  # of the library too, for a subject in UTF-7
+        raise DataError(f"{name}: its subject has half of a character; save its text as .txt") from error
+    return "\n\n".join(filter(None, (subject.strip(), text.strip())))

@@ -1,7 +1,7 @@
 """Folds and held-out rows: rows that belong together, such as those with the same text, stay on one side.
 
-`assign_folds` alone decides in which fold a row is, for grids, `bertkit choose` and checks of labels; `hold_out` which
-rows are a validation set. A unit is what stays together, rows that are joined by equal texts and groups.
+`assign_folds` alone decides in which fold a row is, for runs, grids, linear models and checks of labels; `hold_out`
+which rows are a validation set. A unit is what stays together, rows that are joined by equal texts and groups.
 
 Dimension letters: N rows, U units, C classes, K folds.
 """

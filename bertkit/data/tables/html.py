@@ -27,6 +27,7 @@ _DEEPEST = 2000  # elements in each other, for which css-inline calls itself: ma
 _NOT_NESTED = _EMPTY | {"p", "li", "dt", "dd", "option", "optgroup", "tr", "td", "th", "thead", "tbody", "tfoot"}
 _STYLE = re.compile(r'(?<=\sstyle=")[^"]*')
 _PLAIN = re.compile(r"\s*[\w-]+\s*:[\w\s.,#%!+-]+")  # a declaration
+_VISIBILITY = {"visible": True, "initial": True, "hidden": False, "collapse": False}  # others are that of the parent
 _ON_SCREENS = ("", "all", "screen")  # media of a style sheet
 _ZERO = re.compile(r"0*\.?0+(?:px|pt|r?em|%)?")
 _OF_PARENT = re.compile(r"[0-9.]+(?:%|em)|inherit|larger|smaller")  # sizes of fonts
@@ -36,7 +37,8 @@ def text_of_html(html: str, name: str = "HTML") -> str:
     """Returns the text of HTML that is seen; ``name`` is that of the page in messages.
 
     Not seen is what the attribute ``hidden`` hides, or a style of the element or of a style sheet in the text, such as
-    the preheaders of mails: by ``display``, ``visibility``, ``opacity``, and ``font-size`` or ``max-height`` of 0.
+    the preheaders of mails: by ``display``, ``visibility``, ``opacity``, a ``font-size`` of 0, and a ``max-height`` or
+    ``max-width`` of 0 that clips.
     Style sheets in other files are not read.
 
     Raises:
@@ -133,11 +135,11 @@ class _Element(NamedTuple):
             _ZERO.fullmatch(style.get(name, "")) for name in ("max-height", "max-width")
         )
         is_hidden = tag in _NOT_SHOWN or display == "none" or is_clipped or _ZERO.fullmatch(style.get("opacity", ""))
-        visibility, size = style.get("visibility", "inherit"), style.get("font-size", "inherit")
+        visibility, size = style.get("visibility"), style.get("font-size", "inherit")
         return _Element(
             tag,
             is_shown=self.is_shown and not is_hidden,
-            is_visible=self.is_visible if visibility == "inherit" else visibility == "visible",
+            is_visible=_VISIBILITY.get(visibility or "", self.is_visible),
             has_size=not _ZERO.fullmatch(size) and (self.has_size or not _OF_PARENT.fullmatch(size)),
         )
 

@@ -126,7 +126,7 @@ def with_columns(value: Any, columns: Mapping[str, Sequence[Any]]) -> Any:
     Args:
         value: a table object.
         columns: new columns, of as many rows; those of a name that the table has take its place. A column of
-            dictionaries whose keys differ is a map in Arrow and polars, and a list of ``key`` and ``value`` in
+            dictionaries, whose keys may differ, is a map in Arrow and polars, and a list of ``key`` and ``value`` in
             ``datasets``, which have no dictionaries.
     """
     kind = kind_of_table(value)

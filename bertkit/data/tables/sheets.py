@@ -40,7 +40,7 @@ def sheet_parts(
         size: rows of a part.
         on_progress: called with the share of the rows that has been read, in [0, 1], by the size that the workbook has
             for the sheet.
-        may_be_empty: a sheet without rows gives no parts.
+        may_be_empty: a sheet with names of columns and no rows gives no parts; one without names is refused.
         stored: the bytes of the workbook; None reads its file.
 
     Raises:

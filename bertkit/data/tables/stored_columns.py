@@ -23,10 +23,10 @@ _FEW_VALUES = 256  # a part with no more different texts, such as labels, stays 
 
 
 class StoredColumn(Sequence[Any]):
-    """Texts of a column, most of them on disk; indices, slices and iteration give strings or None, as of a list.
+    """Column whose texts are mostly on disk; indices, slices and iteration give its values, as of a list.
 
     Args:
-        parts: lists, and Arrow arrays of strings with 64-bit offsets, in the order of the rows.
+        parts: lists of any values, and Arrow arrays of strings with 64-bit offsets, in the order of the rows.
     """
 
     def __init__(self, parts: Sequence[list[Any] | pa.Array]):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.data.reading.row_files import missing_column
-from bertkit.runtime.errors import DataError, raise_listed
+from bertkit.runtime.errors import DataError, raise_listed, shown
 from bertkit.runtime.progress import inflected, say
 
 ROWS_AT_ONCE = 100_000
@@ -56,10 +56,12 @@ class Table:
             missing value: a null, or a key that a JSON object lacks; values inside of lists and objects are not
             checked.
         source: the path as given, or the Hub data set with configuration and split; for messages and the model card.
-        fingerprint: ``sha256:`` and 16 hexadecimal digits, the same for the same content.
+        fingerprint: ``sha256:`` and 16 hexadecimal digits, the same for the same content; empty for parts of a file and
+            for table objects.
         lines: line in which each row starts, or row of a sheet, from 1; None if places are row numbers instead.
         class_names: column → class names in the order of their ids, if the source has them.
-        skipped: number of rows skipped because their number of fields differs from that of the header.
+        skipped: number of rows skipped because their number of fields differs from that of the header; of a folder,
+            number of files left out.
         first_row: number of rows of the source before this part; 0 for a whole table.
         unit: what ``lines`` and the numbers of rows count: ``line``, ``row``, or ``file``, whose path is in ``file``.
     """
@@ -161,7 +163,7 @@ class Table:
         values = self.column(name)
         numbers = list(map(to_number, values))
         wrong = [row for row, number in enumerate(numbers) if not math.isfinite(number)]
-        raise_listed([f"{self.place(row)}: {name!r} is {values[row]!r}; expected a number" for row in wrong])
+        raise_listed([f"{self.place(row)}: {name!r} is {shown(values[row])}; expected a number" for row in wrong])
         return numbers
 
 

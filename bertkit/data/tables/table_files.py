@@ -232,8 +232,11 @@ def _join_batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 schema = schema or batch.schema
                 if not batch.schema.equals(schema):
+                    written = (
+                        quoted(f"{field.name}: {field.type}" for field in each) for each in (batch.schema, schema)
+                    )
                     raise DataError(
-                        f"{file}: its columns differ from those of {files[0]}: {quoted(batch.schema.names)}"
+                        f"{file}: its columns differ from those of {files[0]}: {' in place of '.join(written)}"
                     )
                 yield batch
 

@@ -99,6 +99,7 @@ PREHEADER = "font-size:1px;color:#fff;max-height:0px;max-width:0;opacity:0;overf
         ("<p hidden style='display:block'>yes", "yes"),
         ("<div style='max-height:0'>yes</div>", "yes"),
         ("<div style='opacity:0.5;font-size:0.9em'>yes</div>", "yes"),
+        ("<div style='visibility:initial'>yes</div><div style='visibility:hiden'>yes</div>", "yes\nyes"),
         ("<style>p{broken</style><p>yes", "yes"),
         ("<style>p{top:0}</style><p style='{'>yes<p style='(;display:none'>no", "yes"),
         ("a<wbr>b <time>c</time> <label>d</label>", "ab c d"),  # on one line
@@ -148,12 +149,21 @@ def test_the_text_of_a_mail_is_kept(tmp_path, mail, text):
     [
         (HEAD + b"; charset=utf-8\n\n" + "счёт слишком большой".encode("koi8-r"), "the body, line 1: not UTF-8"),
         (MULTIPART.replace(b"text/plain", b"multipart/related") + b"x\n--X--\n", "a part of the mail lacks its own"),
+        (b"Subject: =?utf-7?q?+2D0-?=\n\nx", "its subject has half of a character"),
+        (b"Subject: =?utf-7?q?+2D0-?= Hi\n\nx", "its subject has half of a character"),
     ],
 )
 def test_a_mail_that_cannot_be_read_is_refused(tmp_path, mail, fault):
     (tmp_path / "a.eml").write_bytes(mail)
     with pytest.raises(DataError, match=rf"a\.eml: {fault}"):
         read_document(tmp_path / "a.eml")
+
+
+def test_a_page_whose_bytes_cannot_be_what_it_declares(tmp_path):
+    text = "der große Käse für"
+    (tmp_path / "a.html").write_bytes(f"<meta charset=utf-16><p>{text}".encode("cp1252"))
+    (tmp_path / "b.html").write_bytes(f"<meta charset=utf-16><p>{text} ".encode("cp1252"))  # one has an even length
+    assert read_document(tmp_path / "a.html") == read_document(tmp_path / "b.html") == text
 
 
 def test_other_files_are_not_read_for_styles(tmp_path):

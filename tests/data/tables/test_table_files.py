@@ -397,6 +397,10 @@ def test_parts_of_parquet_are_one_table(tmp_path):
     assert table.place(3) == f"{tmp_path}/train-*.parquet, row 4"
     assert table.fingerprint != read_table(tmp_path / "train-00000-of-00002.parquet").fingerprint
     assert "its columns differ from those of" in refusal(read_table, tmp_path / "*.parquet")
+    written(tmp_path / "train-00002-of-00002.parquet", parquet({"text": ["c"], "label": [1.0]}))
+    differing = refusal(read_table, tmp_path / "train-*.parquet")
+    assert differing.endswith(": 'text: string', 'label: double' in place of 'text: string', 'label: int64'")
+    (tmp_path / "train-00002-of-00002.parquet").unlink()
     assert (
         refusal(read_table, tmp_path / "x*.parquet") == f"{tmp_path}/x*.parquet: this pattern matches no file or folder"
     )
