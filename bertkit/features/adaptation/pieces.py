@@ -203,8 +203,9 @@ def choose_pieces(
     """Chooses up to ``number`` new pieces, the one that saves the most pieces in the words first.
 
     The saving of a piece is computed by splitting all words in which it may be used, with the pieces chosen before. A
-    candidate joins neighbouring old pieces of a word, or is a whole word that was unknown. Ties go to the piece that
-    comes first in code point order.
+    candidate joins neighbouring old pieces of a word, or is a whole word that was unknown, and waits in the order of
+    its saving in such words: what it saves in others counts only when it comes first. Ties go to the piece that comes
+    first in code point order.
 
     Args:
         words: word → number of occurrences.
@@ -292,7 +293,7 @@ def choose_merges(
     old = frozenset(vocabulary)
     # Words with unknown characters, or with bytes in place of characters, are left out.
     segmentation = Segmentation(
-        (pieces, count) for word, count in words.items() if "".join(pieces := split(word)) == word
+        ((pieces, count) for word, count in words.items() if "".join(pieces := split(word)) == word), prefix=""
     )
     counts, pieces = segmentation.pair_counts, segmentation.pieces
     parts: dict[str, tuple[str, ...]] = {piece: (piece,) for piece in pieces}

@@ -157,9 +157,9 @@ class Surface(NamedTuple):
     """Text that a piece stands for, and whether it begins a word.
 
     Attributes:
-        text: its characters, without marks; of other bytes the piece itself.
+        text: its characters, without marks, so none of a mark alone; of other bytes the piece itself.
         begins: whether it begins a word; None for pieces without letters and digits, which are words of their own.
-        is_text: False for bytes that are a part of a character, or a blank.
+        is_text: False in a vocabulary of bytes for parts of a character, and blanks.
     """
 
     text: str
@@ -224,6 +224,8 @@ def find_sources_of_pieces(new: PreTrainedTokenizerFast, old: PreTrainedTokenize
         else:
             is_text = number in wanted and wanted[number].is_text
             parts = [each for each in splits[wanted[number].text] if each not in special] if is_text else []
+            if not any(old_surfaces[each].text for each in parts):  # only the mark of a word whose characters it lacks
+                parts = []
             if parts and not wanted[number].begins:
                 first = old_surfaces[parts[0]]._replace(begins=False)
                 parts = [by_surface.get(first, parts[0]), *parts[1:]]

@@ -83,7 +83,7 @@ def conclude(measured: Sequence[Measured], metric: str | None, are_drawn: bool) 
 
 
 def _rank_by_score(measured: Sequence[Measured], metric: str, are_drawn: bool) -> tuple[list[str], list[str]]:
-    """Returns the checkpoints with the highest score, and sentences; none if all scores are undefined."""
+    """Returns the checkpoints with the highest score, none if all scores are undefined, and sentences."""
     scored = [each for each in measured if each.candidate.score > -np.inf]
     if not scored:
         return [], [f"{metric} is undefined for every checkpoint: each predicts the same for all examples."]
@@ -134,7 +134,8 @@ def _rank_by_perplexity(logs: dict[str, np.ndarray]) -> tuple[list[str], list[st
 
 
 def _tell_apart(leading: Sequence[str], tests: dict[str, Test], unit: str) -> list[str]:
-    """Returns the sentences on which others are worse, and which ones cannot be told from the first."""
+    """Returns the sentences on which others are worse than the first, and which ones cannot be told from it; none on
+    those with the same score."""
     it = "it" if len(leading) == 1 else leading[0]
     others = {name: test for name, test in tests.items() if name not in leading}
     named: dict[bool, list[str]] = {True: [], False: []}

@@ -51,7 +51,8 @@ class Candidate:
         name: short name in tables.
         frozen: its score; None without labels.
         wording: how its tokenizer cuts the texts.
-        perplexity: pseudo-perplexity per word; None without a masked-LM head.
+        perplexity: pseudo-perplexity per word; None without a masked-LM head, or without a word that all have pieces
+            for.
         perplexity_low, perplexity_high: ends of its 95 % interval over words; None if unknown.
         no_perplexity: why there is none; empty if there is one.
         parameters: of the encoder, without heads.
@@ -91,7 +92,8 @@ class Choice:
         device: where the times were measured.
         best: name of the best candidate; None if several have the same score, or there is none.
         sentences: what can be concluded.
-        command: command that continues with the best checkpoint.
+        command: command that continues with the best checkpoint; if several have the same score, with the first of
+            them, and if nothing ranks them, with the first one given.
     """
 
     candidates: list[Candidate]
@@ -170,6 +172,8 @@ def short_names(models: Sequence[str]) -> list[str]:
 
     >>> short_names(["google-bert/bert-base-uncased", "runs/a/best", "runs/b/best", "."])
     ['bert-base-uncased', 'a/best', 'b/best', '.']
+    >>> short_names(["/a/best", "runs/a/best"])
+    ['/a/best', 'runs/a/best']
     """
     parts = [PurePath(model).parts for model in models]
     names = []
@@ -177,7 +181,7 @@ def short_names(models: Sequence[str]) -> list[str]:
         number = 1
         while number < len(one) and sum(other[-number:] == one[-number:] for other in parts) > 1:
             number += 1
-        names.append("/".join(one[-number:]) or ".")
+        names.append(str(PurePath(*one[-number:])))
     return names
 
 

@@ -114,7 +114,10 @@ def draw_words(texts: Sequence[Sequence[str]], number: int, seed: int) -> list[W
 
 
 def log_probabilities(words: Sequence[WordInContext], filler: MaskFiller) -> np.ndarray:
-    """Returns the log-probability of each word with up to 16 words on both sides, (N,); NaN for words without a piece.
+    """Returns the log-probability of each word with up to 16 words on both sides, (N,) float64.
+
+    It is the sum over the pieces of the word, each predicted while it and the later ones are masked. NaN for words
+    without a piece, and for words that are longer alone than the model reads.
 
     Args:
         words: N words.

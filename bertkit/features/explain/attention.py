@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -162,7 +163,7 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
     half = own[0].start, own[(len(own) - 1) // 2].end  # of the words of the first text
     ids = pieces.ids[pieces.is_special & (np.arange(len(pieces.ids)) < half[0])].tolist()
     ids += pieces.ids[slice(*half)].tolist()
-    # Special tokens; of a pair one or two, and the second text.
+    # Behind one text are its last special tokens; behind the first of a pair one or two of them, and the second text.
     behind = pieces.ids[own[-1].end :].tolist()
     ids += behind if len(pieces.texts) == 1 else behind[:1]
     first_half = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
@@ -216,7 +217,7 @@ def measure_heads(weights: np.ndarray, separators: np.ndarray) -> dict[str, np.n
     }
     if separators.any():
         measures["separator"] = weights[..., separators].sum(axis=-1).mean(axis=-1)
-    return {**measures, "broad": entropy / np.log(max(length, 2))}
+    return {**measures, "broad": entropy / math.log(max(length, 2))}
 
 
 def name_heads(measures: dict[str, np.ndarray]) -> np.ndarray:

@@ -68,12 +68,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Curve:
-    """Probabilities over the words of a passage.
+    """Probabilities over the tokens of a passage, or of the part of it in a window.
 
     Attributes:
-        words: T tokens.
+        words: text of each of T tokens, without special ones.
         start, end: (T,) float, probability that the answer starts and ends there, of all tokens of the window.
-        spans: the best answers and their probabilities.
+        spans: the best answers and their probabilities; the last is no answer, if the task has such.
     """
 
     words: list[str]
@@ -180,7 +180,8 @@ class Reason:
         baseline: the same for the text with all words masked.
         gradients: (W,) float64, integrated gradients, a sum over the pieces of each word.
         occlusion: (W,) float64, ``value`` minus that with the word masked.
-        error: difference between the sum of all gradients and ``value - baseline``, as a part of the latter.
+        error: difference between the sum of all gradients and ``value - baseline``, as a part of the latter, or of
+            0.001 if that is more.
         steps: of the integral.
         correlation: Spearman's, of both methods over the words; None for fewer than three words, or constants.
     """

@@ -11,7 +11,13 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
-from bertkit.features.adaptation.pieces import UnigramSplitter, WordPieceSplitter, WordSearch, choose_pieces
+from bertkit.features.adaptation.pieces import (
+    UnigramSplitter,
+    WordPieceSplitter,
+    WordSearch,
+    choose_merges,
+    choose_pieces,
+)
 from bertkit.features.adaptation.usage import count_words
 from bertkit.features.adaptation.vocabulary import grow, splitter_of
 from bertkit.runtime.progress import unreported
@@ -118,6 +124,17 @@ def test_no_new_piece_leaves_the_rest_of_a_word_unknown():
     assert [(piece.text, piece.parts) for piece in growth.pieces] == [("##c", ("c",)), ("ab", ("a", "##b"))]
     new = Tokenizer.from_str(json.dumps(growth.content))
     assert new.encode("abc").tokens == ["ab", "##c"]
+
+
+# ---- byte-level BPE -----------------------------------------------------------------------------------------------
+
+
+def test_pieces_of_bytes_keep_their_number_signs():
+    """In a vocabulary with "##", such as that of RoBERTa, "##" marks nothing."""
+    words = {"=##": 9, "=##a": 9}
+    pieces, merges = choose_merges(words, lambda word: ["=", "##", *word[3:]], ["=", "##", "a"], 2, 1)
+    assert [piece.text for piece in pieces] == ["=##", "=##a"]
+    assert merges == [("=", "##"), ("=##", "a")]
 
 
 # ---- Unigram ------------------------------------------------------------------------------------------------------

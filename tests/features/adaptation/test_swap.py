@@ -92,6 +92,15 @@ def test_other_pieces_are_split_by_the_old_tokenizer(german):
     assert sources.unmatched > 0  # characters that the old vocabulary lacks
 
 
+def test_the_mark_before_an_unknown_character_is_no_old_piece():
+    """SentencePiece splits "!" into the mark of a word and the unknown piece, if it has no such piece."""
+    old, new = stock_tokenizer("xlm-roberta"), stock_tokenizer("roberta")
+    assert old.tokenize("!") == ["▁", "!"]
+    assert "!" not in old.get_vocab()
+    ordinary = set(old.get_vocab().values()) - set(old.all_special_ids)
+    assert set(find_sources_of_pieces(new, old).ids[new.get_vocab()["!"]]) == ordinary
+
+
 @pytest.mark.parametrize("piece", ["Ġ", "Ċ", "ĸ", "Ķ"])  # a blank, a line ending, and bytes that begin no character
 def test_bytes_that_are_no_text_have_no_old_pieces(piece):
     old, new = stock_tokenizer("bert"), train_byte_level(GERMAN, 300)

@@ -102,6 +102,7 @@ class Segmentation:
 
     Args:
         words: the pieces that each word starts as, with its count.
+        prefix: mark of pieces that continue a word, which the right piece of a merge loses; empty without marks.
 
     Attributes:
         pieces: text of each piece, by piece number.
@@ -109,7 +110,8 @@ class Segmentation:
         pair_counts: count of each pair that occurs.
     """
 
-    def __init__(self, words: Iterable[tuple[Sequence[str], int]]):
+    def __init__(self, words: Iterable[tuple[Sequence[str], int]], prefix: str = "##"):
+        self.prefix = prefix
         self.pieces: list[str] = []
         self.piece_counts: NDArray[np.float64] = np.zeros(1024)
         self.pair_counts: defaultdict[Pair, int] = defaultdict(int)
@@ -138,7 +140,7 @@ class Segmentation:
 
     def merge(self, pair: Pair) -> set[Pair]:
         """Merges ``pair`` in every word and returns the pairs whose counts may have changed."""
-        merged = self._number(self.pieces[pair[0]] + self.pieces[pair[1]].removeprefix("##"))
+        merged = self._number(self.pieces[pair[0]] + self.pieces[pair[1]].removeprefix(self.prefix))
         touched: set[Pair] = set()
         for number in self._places.pop(pair):
             before, count = self._words[number], self._word_counts[number]
