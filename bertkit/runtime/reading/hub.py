@@ -55,6 +55,6 @@ def near_local_name(name: str) -> str:
     place = Path(os.path.expanduser(name))
     try:
         names = [str(place.parent / each.name) for each in place.parent.iterdir() if not each.name.startswith(".")]
-    except OSError:
+    except (OSError, ValueError):  # the latter: a NUL in the name
         return ""
     return did_you_mean(str(place), names)

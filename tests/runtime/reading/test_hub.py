@@ -40,6 +40,7 @@ def test_a_near_folder_is_named_before_the_hub_is_asked(tmp_path, monkeypatch, n
     name_service(knows=False)
     (tmp_path / "mymails").mkdir()
     assert near_local_name("google-bert/bert") == ""
+    assert near_local_name("a\0b/bert") == ""
     with pytest.raises(CheckpointError, match=r"neither a local folder .*; did you mean 'mymails'"):
         read_config("mymial")
     assert capsys.readouterr().err.startswith("mymial: no such folder here; asking the Hub; did you mean 'mymails'?")
