@@ -118,7 +118,9 @@ def read_range(file: Path, start: int, end: int) -> Iterator[bytes]:
 
 
 def document_boundary(file: Path, place: int, is_boundary: Callable[[str], bool] | None) -> int:
-    """Returns the first byte of a file, at or after ``place``, at which a document of lines begins; else its size.
+    """Returns a byte of a file, at or after ``place``, at which a document of lines begins; else its size.
+
+    A larger ``place`` has the same byte or a later one, so that ranges between such bytes have each document once.
 
     Args:
         file: an uncompressed file.
@@ -201,7 +203,8 @@ def decode_lines(blocks: Iterable[bytes], name: str, offset: int = 0) -> Iterato
 def decode_pieces(blocks: Iterable[bytes], name: str, offset: int = 0) -> Iterator[str]:
     """Yields the text with its original line endings, in pieces; each but the last ends with a line ending.
 
-    The last piece is the last line if no line ending follows it, else it is empty.
+    The last piece is the last line if no line ending follows it, else it is empty; where a block ended with a CR, it
+    may have the line before too, with that CR.
 
     Raises:
         DataError: as `read_text`, after the pieces before the fault have been yielded.
