@@ -160,19 +160,20 @@ def read_shares(file: Path, compression: str, on_progress: Callable[[float], Non
 def read_text(path: str | Path) -> str:
     """Reads a UTF-8 file, removes a byte order mark and converts all line endings (CRLF, CR, LF) to ``"\\n"``.
 
-    The whole file is held in memory. An empty file gives an empty string.
+    A file that is compressed, by its name, is decompressed. The whole file is held in memory. An empty file gives an
+    empty string.
 
     Raises:
-        DataError: the file cannot be read, is not UTF-8, or contains a NUL byte (it is then binary or UTF-16). The
-            message names the file, the offset of the first such byte from the start of the file (from 0, including a
-            byte order mark) and how to convert it.
+        DataError: the file cannot be read, is damaged, is not UTF-8, or contains a NUL byte (it is then binary or
+            UTF-16). The message names the file, the offset of the first such byte from the start of its content (from
+            0, including a byte order mark) and how to convert it.
     """
     return read_with_fingerprint(Path(path))[0]
 
 
 def read_with_fingerprint(path: Path) -> tuple[str, str]:
-    """Returns the text of a file as `read_text`, also compressed, and ``sha256:`` with the first 16 digits of the
-    SHA-256 of its decompressed bytes."""
+    """Returns the text of a file as `read_text`, and ``sha256:`` with the first 16 digits of the SHA-256 of its
+    decompressed bytes."""
     data = b"".join(read_blocks(path, compression_of(path)))
     return decode_text(data, str(path)), f"sha256:{hashlib.sha256(data).hexdigest()[:16]}"
 
