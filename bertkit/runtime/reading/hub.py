@@ -27,7 +27,8 @@ def one_attempt() -> Iterator[None]:
     from huggingface_hub import constants
 
     host, now = urlsplit(constants.ENDPOINT).hostname or "", int(time.monotonic() // _KNOWN_SECONDS)
-    if constants.HF_HUB_OFFLINE or getproxies() or _has_address(host, now):
+    by_proxy = getproxies().keys() - {"no"}  # which looks the host up; NO_PROXY alone is none
+    if constants.HF_HUB_OFFLINE or by_proxy or _has_address(host, now):
         yield
         return
     modules = [constants, *([sys.modules["datasets.config"]] if "datasets.config" in sys.modules else [])]

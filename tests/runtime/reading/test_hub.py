@@ -13,10 +13,10 @@ from bertkit.runtime.reading.hub import near_local_name, one_attempt
 
 @pytest.fixture
 def name_service(monkeypatch):
-    """``name_service(knows=False)``: as on a machine that knows no address of the Hub, without proxies."""
+    """``name_service(knows=False)``: as on a machine that knows no address of the Hub, with no more than NO_PROXY."""
 
     def answer(knows: bool) -> None:
-        monkeypatch.setattr("bertkit.runtime.reading.hub.getproxies", dict)
+        monkeypatch.setattr("bertkit.runtime.reading.hub.getproxies", lambda: {"no": "localhost"})
         monkeypatch.setattr("bertkit.runtime.reading.hub._has_address", lambda host, when: knows)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
 
