@@ -46,9 +46,10 @@ class Task(ABC):
 
     Attributes:
         kind: the name in a recipe's ``task.kind``, under which the task is registered.
-        Settings: the dataclass of the recipe's ``task`` block. All its values are kept in ``config.json``.
-        data_settings: the dataclass of the recipe's ``data`` block; its field ``kept`` lists the values stored in a
-            checkpoint.
+        Settings: the dataclass of the recipe's ``task`` block. Its values, without ``metrics``, are kept in
+            ``config.json``.
+        data_settings: the dataclass of the recipe's ``data`` block; its class attribute ``kept`` lists the values that
+            every checkpoint stores.
         recipe: the YAML file with the default values of a task from another package; ``None`` uses the dataclass
             defaults. Recipes of bertkit's own tasks are in ``recipes/``.
         head: the name of the model class in ``bertkit.model.modeling_bert``, or a class of the package of the task: a

@@ -140,17 +140,17 @@ def _checked(data: Mapping[str, Any], task_class: type[Task], use: str) -> dict[
     """Returns values of the ``data`` block, checked as those of a recipe.
 
     Raises:
-        RecipeError: the task has no such setting, which ``use`` explains, or a value is of another type.
+        RecipeError: the task has no such setting, which ``use`` explains, or does not allow a value.
     """
     settings: type = task_class.data_settings
     known = fields_of(settings)
     for key in data:
         if key not in known:
             raise RecipeError(f"data.{key}: {use}, which has no such data setting")
-    if data.get("max_seq_length") == 0:
-        raise RecipeError("data.max_seq_length: 0 is for a training, which fits it to its texts; give the tokens")
     checker = Checker({"data": data}, {})
     values = checker.check_block("data", known)
     if checker.faults:
         raise RecipeError(listed(checker.faults))
+    if values.get("max_seq_length") == 0:  # tasks that are never trained so have refused it
+        raise RecipeError("data.max_seq_length: 0 is for a training, which fits it to its texts; give the tokens")
     return values

@@ -440,3 +440,9 @@ def test_settings_that_do_not_fit_are_refused(stock_models, tmp_path, setting, m
     folder = classifier(stock_models, tmp_path)
     with pytest.raises(RecipeError, match=message):
         bertkit.load(folder, **setting)
+
+
+def test_a_task_whose_training_fits_no_length_says_its_range(stock_models, tmp_path):
+    folder = stock_models.stock_checkpoint(tmp_path, "bert", "AutoModelForTokenClassification", ("O", "B-PER", "I-PER"))
+    with pytest.raises(RecipeError, match=r"data\.max_seq_length: expected 3 to 1048576, got 0"):
+        bertkit.load(folder, max_seq_length=0)

@@ -255,7 +255,7 @@ class Workers:
         engine: ``local``: processes of this machine; ``ray``: those of Ray.
         ray_address: of a running Ray cluster; None for one of its own on this machine, or for work with a model that of
             ``RAY_ADDRESS`` if it is set.
-        number: of the processes; None for one per GPU, or per core where there is none or it is not used.
+        number: of the processes; None for one per GPU, or per ``threads`` cores where there is none or it is not used.
         threads: of each process for the computation of a model on a CPU. It does not follow from the number of
             processes, since the last digits of results depend on it.
         part: ``i/n``: do the i-th of n shares of the work only, beside others that do the rest.

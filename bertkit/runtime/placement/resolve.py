@@ -49,7 +49,8 @@ class PlacementSettings:
         rare=True,
     )
     mixed_precision: Literal["auto", "no", "bf16", "fp16"] = setting(
-        "`auto` selects bf16 if the device computes it fast, fp16 on older CUDA GPUs, else float32 (`no`).",
+        "`auto` selects what accelerate's launcher sets; else bf16 if the device computes it fast, fp16 on older CUDA "
+        "GPUs without `fsdp`, else float32 (`no`).",
         default="auto",
     )
     per_device_train_batch_size: int | None = setting(
@@ -248,8 +249,6 @@ def place(
         )
     strategy = _strategy(settings) if num_processes > 1 else "single"
     precision = _precision(settings.mixed_precision, device, strategy == "fsdp")
-    if strategy == "fsdp" and precision == "fp16":
-        raise PlacementError("placement.mixed_precision: fp16 is not supported with fsdp; use bf16, no or auto")
     return Placement(
         device=device,
         num_processes=num_processes,
@@ -355,18 +354,22 @@ def _finds_xla() -> bool:
 
 
 def _precision(asked: str, device: str, is_sharded: bool) -> Literal["no", "bf16", "fp16"]:
-    """Returns the precision of training; fp16 is not supported for sharded weights."""
+    """Returns the precision of training: that asked for, or for ``auto`` that of accelerate's launcher or the device.
+
+    Raises:
+        PlacementError: fp16 is asked for without a GPU, or for sharded weights.
+    """
+    others = "bf16, no or auto"
     if asked == "auto":
-        launcher = os.environ.get("ACCELERATE_MIXED_PRECISION")
-        if launcher in ("bf16", "fp16"):  # its "no" is also the default, so it does not count as a choice
-            return _precision(launcher, device, is_sharded)
-        if computes_bf16_fast(device):
-            return "bf16"
-        return "fp16" if device == "cuda" and not is_sharded else "no"  # as T4 and V100
+        asked, others = os.environ.get("ACCELERATE_MIXED_PRECISION", ""), "bf16 or no"
+        if asked not in ("bf16", "fp16"):  # the launcher's "no" is also the default, so it does not count as a choice
+            if computes_bf16_fast(device):
+                return "bf16"
+            return "fp16" if device == "cuda" and not is_sharded else "no"  # as T4 and V100
     if asked == "fp16" and device in ("cpu", "xla"):
-        raise PlacementError(
-            f"placement.mixed_precision: fp16 needs a GPU; on this {device.upper()} use bf16, no or auto"
-        )
+        raise PlacementError(f"placement.mixed_precision: fp16 needs a GPU; on this {device.upper()} use {others}")
+    if asked == "fp16" and is_sharded:
+        raise PlacementError(f"placement.mixed_precision: fp16 is not supported with fsdp; use {others}")
     return "fp16" if asked == "fp16" else "bf16" if asked == "bf16" else "no"
 
 

@@ -30,6 +30,7 @@ from bertkit.runtime.placement.launch import (
     module_command,
 )
 from bertkit.runtime.placement.pool import Worker, WorkerDiedError
+from bertkit.runtime.placement.processes import usable_cores
 from bertkit.runtime.placement.ray_cluster import connected, import_ray
 
 Load = Callable[[], Callable[[Any], Any]]
@@ -169,6 +170,8 @@ class RayWorker:
         except self._ray.exceptions.RayActorError as error:
             reason = next((line.strip() for line in str(error).splitlines() if "SIGKILL" in line), "")
             raise WorkerDiedError(reason or "its process has ended") from error
+        except self._ray.exceptions.OutOfMemoryError as error:  # is no RayActorError
+            raise WorkerDiedError("ended by Ray, since the memory of its machine ran short") from error
 
 
 @contextmanager
@@ -181,16 +184,17 @@ def ray_workers(
         load, threads: as of `RayWorker`.
         address: of a cluster; None for that of ``RAY_ADDRESS``, or else one of its own on this machine, which ends with
             the block.
-        workers: number of workers; None for one per GPU of the cluster, or one per CPU core if there is no GPU.
+        workers: number of workers; None for one per GPU of the cluster, or if there is no GPU, as many as have cores.
 
     Raises:
         PlacementError: Ray is not installed, or the cluster does not answer.
     """
-    cpus = max(workers or 1, os.cpu_count() or 1)
+    cpus = max((workers or 1) * threads, usable_cores())  # Ray never starts a worker that needs more than there are
     with connected(address or os.environ.get("RAY_ADDRESS"), cpus) as ray:
         resources = ray.cluster_resources()
         gpus = int(resources.get("GPU", 0))
-        yield lambda number: RayWorker(load, threads, gpus), workers or gpus or int(resources.get("CPU", 1))
+        count = workers or gpus or max(1, int(resources.get("CPU", 1)) // threads)
+        yield lambda number: RayWorker(load, threads, gpus), count
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ def one_attempt() -> Iterator[None]:
     from huggingface_hub import constants
 
     host, now = urlsplit(constants.ENDPOINT).hostname or "", int(time.monotonic() // _KNOWN_SECONDS)
-    if constants.HF_HUB_OFFLINE or getproxies() or _has_address(host, now):
+    by_proxy = getproxies().keys() - {"no"}  # which looks the host up; NO_PROXY alone is none
+    if constants.HF_HUB_OFFLINE or by_proxy or _has_address(host, now):
         yield
         return
     modules = [constants, *([sys.modules["datasets.config"]] if "datasets.config" in sys.modules else [])]
@@ -55,6 +56,6 @@ def near_local_name(name: str) -> str:
     place = Path(os.path.expanduser(name))
     try:
         names = [str(place.parent / each.name) for each in place.parent.iterdir() if not each.name.startswith(".")]
-    except OSError:
+    except (OSError, ValueError):  # the latter: a NUL in the name
         return ""
     return did_you_mean(str(place), names)

@@ -118,7 +118,9 @@ def read_range(file: Path, start: int, end: int) -> Iterator[bytes]:
 
 
 def document_boundary(file: Path, place: int, is_boundary: Callable[[str], bool] | None) -> int:
-    """Returns the first byte of a file, at or after ``place``, at which a document of lines begins; else its size.
+    """Returns a byte of a file, at or after ``place``, at which a document of lines begins; else its size.
+
+    A larger ``place`` has the same byte or a later one, so that ranges between such bytes have each document once.
 
     Args:
         file: an uncompressed file.
@@ -158,19 +160,20 @@ def read_shares(file: Path, compression: str, on_progress: Callable[[float], Non
 def read_text(path: str | Path) -> str:
     """Reads a UTF-8 file, removes a byte order mark and converts all line endings (CRLF, CR, LF) to ``"\\n"``.
 
-    The whole file is held in memory. An empty file gives an empty string.
+    A file that is compressed, by its name, is decompressed. The whole file is held in memory. An empty file gives an
+    empty string.
 
     Raises:
-        DataError: the file cannot be read, is not UTF-8, or contains a NUL byte (it is then binary or UTF-16). The
-            message names the file, the offset of the first such byte from the start of the file (from 0, including a
-            byte order mark) and how to convert it.
+        DataError: the file cannot be read, is damaged, is not UTF-8, or contains a NUL byte (it is then binary or
+            UTF-16). The message names the file, the offset of the first such byte from the start of its content (from
+            0, including a byte order mark) and how to convert it.
     """
     return read_with_fingerprint(Path(path))[0]
 
 
 def read_with_fingerprint(path: Path) -> tuple[str, str]:
-    """Returns the text of a file as `read_text`, also compressed, and ``sha256:`` with the first 16 digits of the
-    SHA-256 of its decompressed bytes."""
+    """Returns the text of a file as `read_text`, and ``sha256:`` with the first 16 digits of the SHA-256 of its
+    decompressed bytes."""
     data = b"".join(read_blocks(path, compression_of(path)))
     return decode_text(data, str(path)), f"sha256:{hashlib.sha256(data).hexdigest()[:16]}"
 
@@ -201,7 +204,8 @@ def decode_lines(blocks: Iterable[bytes], name: str, offset: int = 0) -> Iterato
 def decode_pieces(blocks: Iterable[bytes], name: str, offset: int = 0) -> Iterator[str]:
     """Yields the text with its original line endings, in pieces; each but the last ends with a line ending.
 
-    The last piece is the last line if no line ending follows it, else it is empty.
+    The last piece is the last line if no line ending follows it, else it is empty; where a block ended with a CR, it
+    may have the line before too, with that CR.
 
     Raises:
         DataError: as `read_text`, after the pieces before the fault have been yielded.

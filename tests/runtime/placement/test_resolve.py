@@ -181,6 +181,9 @@ def test_accelerates_launcher_may_say_strategy_and_precision(monkeypatch):
     monkeypatch.setattr("bertkit.runtime.placement.resolve.find_device", lambda settings: "cuda")
     with pytest.raises(PlacementError, match="fp16 is not supported with fsdp"):
         place(PlacementSettings(strategy="fsdp", mixed_precision="fp16"), 8)
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")  # which is what auto follows
+    with pytest.raises(PlacementError, match=r"fp16 is not supported with fsdp; use bf16 or no$"):
+        place(PlacementSettings(), 8)
 
 
 def test_one_process_predicts(gpus, monkeypatch):

@@ -13,10 +13,10 @@ from bertkit.runtime.reading.hub import near_local_name, one_attempt
 
 @pytest.fixture
 def name_service(monkeypatch):
-    """``name_service(knows=False)``: as on a machine that knows no address of the Hub, without proxies."""
+    """``name_service(knows=False)``: as on a machine that knows no address of the Hub, with no more than NO_PROXY."""
 
     def answer(knows: bool) -> None:
-        monkeypatch.setattr("bertkit.runtime.reading.hub.getproxies", dict)
+        monkeypatch.setattr("bertkit.runtime.reading.hub.getproxies", lambda: {"no": "localhost"})
         monkeypatch.setattr("bertkit.runtime.reading.hub._has_address", lambda host, when: knows)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
 
@@ -40,6 +40,7 @@ def test_a_near_folder_is_named_before_the_hub_is_asked(tmp_path, monkeypatch, n
     name_service(knows=False)
     (tmp_path / "mymails").mkdir()
     assert near_local_name("google-bert/bert") == ""
+    assert near_local_name("a\0b/bert") == ""
     with pytest.raises(CheckpointError, match=r"neither a local folder .*; did you mean 'mymails'"):
         read_config("mymial")
     assert capsys.readouterr().err.startswith("mymial: no such folder here; asking the Hub; did you mean 'mymails'?")
