@@ -141,15 +141,14 @@ def _find_similar(subject: Subject) -> Pairs:
         for candidate in index.candidates(sketch):
             if not sought:
                 break
-            earlier = firsts[candidate]
-            found = [
-                split
-                for split, members in sought.items()
-                # The candidate may be before this text by an example of another split.
-                if split in earlier and (split != members[0].split or earlier[split] < members[0])
-            ]
+            found = sought.keys() & firsts[candidate].keys()
             if found and _is_similar(key, keys[candidate]):
-                similar += [(earlier[split], member) for split in found for member in sought.pop(split)]
+                for split in sorted(found):
+                    other, first = firsts[candidate][split], sought[split][0]
+                    if split == first.split and first < other:  # the candidate is before by an example of another split
+                        similar.append((first, other))
+                    else:
+                        similar += [(other, member) for member in sought.pop(split)]
         index.insert(number, sketch)
     return similar
 
