@@ -130,28 +130,25 @@ def _find_similar(subject: Subject) -> Pairs:
     keys = list(groups)
     if datasketch is None or len(keys) > _MOST_TEXTS:
         return similar
+    firsts = list(map(_first_of_splits, groups.values()))  # once, as a text may have many copies
     index = SimilarTexts(datasketch)
     for number, key in enumerate(keys):
         sketch = index.sketch()
         index.add_grams(sketch, _cut_grams("\n".join(key)))
-        own = _first_of_splits(groups[key])
-        # The split in which an earlier example is sought, and for which example.
-        sought = list(own.items())
-        if "train" not in own:
-            sought += [("train", member) for member in groups[key]]
+        # Split in which an earlier example is sought → the examples that it is for.
+        sought = {split: [member] for split, member in firsts[number].items()}
+        sought.setdefault("train", groups[key])
         for candidate in index.candidates(sketch):
             if not sought:
                 break
-            earlier = _first_of_splits(groups[keys[candidate]])
-            found = [
-                (split, member)
-                for split, member in sought
-                # The candidate may be before this text by an example of another split.
-                if split in earlier and (split != member.split or earlier[split] < member)
-            ]
+            found = sought.keys() & firsts[candidate].keys()
             if found and _is_similar(key, keys[candidate]):
-                similar += [(earlier[split], member) for split, member in found]
-                sought = [each for each in sought if each not in found]
+                for split in sorted(found):
+                    other, first = firsts[candidate][split], sought[split][0]
+                    if split == first.split and first < other:  # the candidate is before by an example of another split
+                        similar.append((first, other))
+                    else:
+                        similar += [(other, member) for member in sought.pop(split)]
         index.insert(number, sketch)
     return similar
 

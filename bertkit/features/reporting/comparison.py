@@ -105,10 +105,10 @@ def _refuse(a: Outcome | None, b: Outcome | None) -> str:
         return "not compared, since the runs have different tasks."
     if sides_of(a) is None or sides_of(b) is None:
         return "not compared, since the task does not score single examples."
-    # Examples have the numbers of their classes, whose names may differ.
+    # Examples have the numbers of their classes, whose names or order may differ.
     labels = [per_example(each.task).to_labels(each.predictions_and_references()[1]) for each in (a, b)]
     if a.digests() != b.digests() or labels[0] != labels[1]:
-        return "not compared, since the runs have different scored examples, or labels in another order."
+        return "not compared, since the runs have different scored examples or labels."
     return ""
 
 

@@ -13,6 +13,7 @@ from bertkit.features.grids.results import COLLAPSED, GridResults, summarize_sco
 from bertkit.features.grids.table import failures
 from bertkit.features.grids.values import label
 from bertkit.features.reproducing.paper import PaperRow, PaperTable, System, paper_run
+from bertkit.inference.evaluation import recipe_of
 from bertkit.metrics import score_range
 from bertkit.model.checkpoint.encoders import BERT
 from bertkit.model.checkpoint.load import load_config
@@ -77,7 +78,7 @@ def _read_variant(path: str, config: Any) -> tuple[str, str]:
     """Returns the variant of the pre-training of a checkpoint, such as ``no-nsp`` or ``ltr-sop``, and a note if it was
     assumed."""
     is_left_to_right = getattr(config, "attention", None) == "left_to_right"
-    file = Path(path) / "recipe.yaml"
+    file = recipe_of(path)
     task = read_recipe_file(file)[0].get("task") if file.is_file() else None
     objective = task.get("pair_objective") if isinstance(task, Mapping) else None
     if objective is None and is_left_to_right:

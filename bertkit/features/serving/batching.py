@@ -161,7 +161,8 @@ class Batcher:
         return batch
 
     def _estimate(self, job: Job) -> int:
-        return job.characters // _CHARACTERS_PER_TOKEN + 2 * job.count
+        most = self._service.longest * _CHARACTERS_PER_TOKEN  # of a text; the rest is cut
+        return job.characters(most) // _CHARACTERS_PER_TOKEN + 2 * job.count
 
     def _compute(self, jobs: Sequence[Job]) -> list[Answer]:
         try:

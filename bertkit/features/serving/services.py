@@ -61,12 +61,14 @@ class Job:
         """Returns the number of inputs."""
         return len(next(iter(self.columns.values())))
 
-    @property
-    def characters(self) -> int:
-        """Returns the characters of whole texts, or of texts in lists if they have more: words repeat their text."""
+    def characters(self, most: int) -> int:
+        """Returns the characters of whole texts, or of texts in lists if they have more: words repeat their text.
+
+        Of a text with more than ``most`` characters, ``most`` count.
+        """
         cells = [each for column in self.columns.values() for each in column]
-        in_lists = (text for each in cells if isinstance(each, list) for text in each if isinstance(text, str))
-        return max(sum(len(each) for each in cells if isinstance(each, str)), sum(map(len, in_lists)))
+        in_lists = [text for each in cells if isinstance(each, list) for text in each]
+        return max(sum(min(len(each), most) for each in texts if isinstance(each, str)) for texts in (cells, in_lists))
 
 
 Submit = Callable[[Job], Awaitable[Any]]

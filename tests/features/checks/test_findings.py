@@ -222,9 +222,12 @@ def test_near_duplicates_have_a_partner_in_each_split():
     }
     subject = Subject(recipe=None, splits={name: SimpleNamespace(examples=texts) for name, texts in rows.items()})
     subject.texts = [Texts(name, {"text": texts}, f"{name} {{}}".format) for name, texts in rows.items()]
-    [within] = near_duplicates(subject)
-    assert within.message.startswith("1 of 3 examples (33.3 %) of validation has nearly the same text as an earlier")
-    assert (within.where, within.message.split("is like ")[-1]) == ("validation 1", "validation 0")
+    within = {each.where: each.message for each in near_duplicates(subject)}
+    assert within.keys() == {"validation 1", "test 2"}
+    for place, message in within.items():
+        split = place.split()[0]
+        assert message.startswith(f"1 of 3 examples (33.3 %) of {split} has nearly the same text as an earlier")
+        assert message.endswith(f"is like {split} 0")
     between = {each.where: each.message.partition(" example")[0] for each in near_split_overlap(subject)}
     assert between == {"validation 0": "2 of 3", "test 0": "2 of 3"}  # that of an equal text is another finding
 

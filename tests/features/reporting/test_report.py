@@ -321,7 +321,7 @@ def test_runs_with_other_labels_are_not_compared(hostile_run):
     other = replace(outcome, task=outcome.task.with_settings(label_names=names[::-1]), scored=OUT_OF_FOLD)
     contents = [content_of(run, each, texts=True) for each in (outcome, other)]
     found = comparison_of(["one", "other"], contents, [outcome, other])
-    assert "not compared, since the runs have different scored examples, or labels" in found.differences[0][1]
+    assert "not compared, since the runs have different scored examples or labels" in found.differences[0][1]
     assert found.scores.title == f"Scores on the validation set or {OUT_OF_FOLD}, with 95 % intervals"
 
 

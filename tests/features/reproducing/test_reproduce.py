@@ -71,6 +71,8 @@ def test_variants_of_pre_training_are_told_apart(configured, objective, attentio
     assert candidate.system == expected
     assert ("taken to be" in candidate.note) == (objective is None)
     assert ("pre-trained as" in candidate.note) == (expected is None)
+    within = configured("variant/checkpoint-5", attention=attention)  # of the run, which has the recipe
+    assert candidate_of(within, paper_table("table-5")).system == expected
 
 
 @pytest.fixture

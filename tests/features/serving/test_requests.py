@@ -153,20 +153,22 @@ def test_windows_read_long_texts_to_their_end(client_of, fine_tuned):
     assert len(found.json()) == 12_000
 
 
-@pytest.mark.parametrize("kind", ["entities", "vectors"])
-def test_a_long_text_in_windows_is_computed_alone(kind, client_of, fine_tuned, checkpoint):
-    """As long as it is, not as one window: neighbours would wait for thousands of tokens."""
+@pytest.mark.parametrize(
+    ("kind", "together", "longest"), [("entities", 1, 32768), ("embed", 1, 32768), ("film", 2, 24)]
+)
+def test_a_long_text_in_windows_is_computed_alone(kind, together, longest, client_of, fine_tuned, checkpoint):
+    """As long as it is, not as one window: neighbours would wait for thousands of tokens. A cut text is not."""
     from types import SimpleNamespace
 
     from bertkit.features.serving.batching import Batcher, Metrics
     from bertkit.features.serving.services import Job
 
-    client = client_of(fine_tuned("entities")) if kind == "entities" else client_of(checkpoint, "embed")
+    client = client_of(checkpoint, kind) if kind == "embed" else client_of(fine_tuned(kind))
     batcher = Batcher(client.app.state.server.service, 4096, Metrics())
     for text in ("the film is lovely " * 3000, "the film"):
         batcher._queue.put((Job(columns={"text": [text]}, finish=list), SimpleNamespace(done=lambda: False)))
-    assert len(batcher._next_batch()) == 1
-    assert client.get("/info").json()["max_input_length"] == 32768  # the tokens of a request
+    assert len(batcher._next_batch()) == together
+    assert client.get("/info").json()["max_input_length"] == longest  # in windows the tokens of a request
 
 
 def test_too_many_texts_and_tokens(client_of, fine_tuned):
@@ -185,8 +187,10 @@ def test_texts_in_lists_count_for_a_batch():
     """As words of a text do not, since the text counts."""
     from bertkit.features.serving.services import Job
 
-    assert Job(columns={"texts": [["a film", "a plot"], ["one", "two"]]}, finish=list).characters == 18
-    assert Job(columns={"text": ["a film"], "tokens": [["a", "film"]], "starts": [[0, 2]]}, finish=list).characters == 6
+    similar = Job(columns={"texts": [["a film", "a plot"], ["one", "two"]]}, finish=list)
+    assert (similar.characters(6), similar.characters(5)) == (18, 16)
+    words = Job(columns={"text": ["a film"], "tokens": [["a", "film"]], "starts": [[0, 2]]}, finish=list)
+    assert words.characters(6) == 6
 
 
 def test_large_bodies_are_refused_before_they_are_read(client_of, fine_tuned):
