@@ -18,7 +18,6 @@ from bertkit.runtime.progress import is_score, say, without_library_bars
 from bertkit.tasks.base import Outputs, Task, task_record
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import ColumnsOf, Split, is_scored, splits_to_write, suffix_of
-from bertkit.training.objectives import weighted_labels
 from bertkit.training.runs.directory import RunDirectory
 from bertkit.training.runs.record import Results, finite_numbers
 from bertkit.training.runs.resolve import needing_validation_set
@@ -113,7 +112,7 @@ def split_outcome(
 def warn_of_collapse(outcome: Outcome) -> None:
     """Prints a warning if all predictions are the same."""
     if outcome.collapse:
-        has_classes = bool(weighted_labels(outcome.task))
+        has_classes = getattr(outcome.task.settings, "label_names", ())
         weights = ", or train.class_weights if most examples have this label" if has_classes else ""
         cure = f"train longer, or try another train.learning_rate or train.seed{weights}"
         say(f"warning: {outcome.collapse} on {outcome.scored}; {cure}")
