@@ -220,7 +220,7 @@ class TableTask(Task):
         if notes and "train" in loaded:
             loaded["train"] = replace(loaded["train"], notes=(*notes, *loaded["train"].notes))
         task, loaded = task._with_validation(splits, loaded)
-        return task, task._limited(splits, loaded)
+        return task, task.limit_splits(splits, loaded)
 
     def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
         """Returns the task with the settings that a table determines, such as its columns, and notes on them.
@@ -266,7 +266,7 @@ class TableTask(Task):
         """Returns what `load` does of splits that were read without a validation set: the task and all splits."""
         return self._with_validation(["validation"], dict(splits))
 
-    def _limited(self, splits: Sequence[str], loaded: Mapping[str, Split]) -> dict[str, Split]:
+    def limit_splits(self, splits: Sequence[str], loaded: Mapping[str, Split]) -> dict[str, Split]:
         """Returns the requested splits, limited to the number of examples in the settings."""
         return {name: self.data.limited(name, loaded[name]) for name in splits if name in loaded}
 

@@ -130,7 +130,8 @@ def _find_similar(subject: Subject) -> Pairs:
     keys = list(groups)
     if datasketch is None or len(keys) > _MOST_TEXTS:
         return similar
-    firsts = list(map(_first_of_splits, groups.values()))  # once, as a text may have many copies
+    # The first example of each split with a text: computed once, as a text may have many copies.
+    firsts = [{member.split: member for member in reversed(members)} for members in groups.values()]
     index = SimilarTexts(datasketch)
     for number, key in enumerate(keys):
         sketch = index.sketch()
@@ -151,10 +152,6 @@ def _find_similar(subject: Subject) -> Pairs:
                         similar += [(other, member) for member in sought.pop(split)]
         index.insert(number, sketch)
     return similar
-
-
-def _first_of_splits(members: list[Member]) -> dict[str, Member]:
-    return {member.split: member for member in reversed(members)}
 
 
 def _is_similar(one: Key, other: Key) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -113,18 +114,13 @@ def recipe_name(task: str) -> str:
     known = [name for name in list_recipes() if name.startswith("finetune/")]
     names = {name.removeprefix(GLUE).removeprefix("finetune/"): name for name in known}
     if task not in names:
-        scored = [name for name, recipe in names.items() if _is_scored(recipe)]
+        scored = []
+        for name, recipe in names.items():
+            with suppress(RecipeError):  # frozen encoders are not scored on this one
+                frozen_task(task_of_recipe(load_recipe(recipe)))
+                scored.append(name)
         raise RecipeError(f"--task {task}: expected one of {', '.join(scored)}{did_you_mean(task, scored)}")
     return names[task]
-
-
-def _is_scored(recipe: str) -> bool:
-    """Returns whether frozen encoders are scored on the task of a recipe."""
-    try:
-        frozen_task(task_of_recipe(load_recipe(recipe)))
-    except RecipeError:
-        return False
-    return True
 
 
 def _write_command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:

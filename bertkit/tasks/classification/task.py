@@ -96,7 +96,7 @@ class ClassificationTask(TableTask, TextClassification):
             task, found = task.hold_out(found)
         elif "train" in found and "validation" in found:
             found["validation"] = task._compared(found["train"], found["validation"])
-        return task, task._limited(splits, found)
+        return task, task.limit_splits(splits, found)
 
     def hold_out(self, splits: Mapping[str, Split]) -> tuple[Self, dict[str, Split]]:
         labels, train = None, splits["train"]

@@ -110,7 +110,7 @@ class NerTask(TableTask, PerExampleTask):
             scheme, names = find_labels(first.table, column, first.tags or [], self.settings.scheme, names)
             task = self.with_settings(scheme=scheme, label_names=names)
         task, loaded = task._with_validation(splits, collected(task._split_of, read))
-        return task, task._limited(splits, loaded)
+        return task, task.limit_splits(splits, loaded)
 
     def _read(self, name: str, table: Table) -> Sentences:
         """Reads the words and tags of a table; texts with spans are converted to words with tags."""
