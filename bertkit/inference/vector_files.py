@@ -143,7 +143,7 @@ def _join_tokens(texts: Sequence[TokenEmbeddings], first: int, size: int) -> dic
 def embed_texts(
     checkpoint: str | Path,
     output_file: str | Path,
-    texts: Sequence[str] | None = None,
+    texts: Any = None,
     input_file: str | Path | None = None,
     text_column: str | None = None,
     pooling: Pooling | Literal["none"] | None = None,

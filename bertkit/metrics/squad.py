@@ -179,7 +179,7 @@ def _check_ids(texts: Mapping[str, str], references: Sequence[Mapping[str, Any]]
         warnings.warn(
             f"{len(missing)} of {len(references)} questions have no prediction, {consequence}; the first is "
             f"{missing[0]!r}: compare the ids of predictions and references",
-            stacklevel=2,
+            stacklevel=3,
         )
 
 

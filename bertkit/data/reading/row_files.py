@@ -136,7 +136,7 @@ def parquet_texts(
 ) -> Iterator[str]:
     """Yields the texts of a Parquet file in order; skips texts that are null or empty.
 
-    Only this column is read, in batches of about 1 MiB, independent of the size of the row groups. ``groups`` are the
+    Only this column is read, in batches as of `parquet_batches`. ``groups`` are the
     first and the end of those to read, None for all; messages count rows from the first that is read.
 
     Raises:
@@ -156,7 +156,8 @@ def parquet_batches(
     column: str | None = None,
     groups: tuple[int, int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a Parquet file in batches of about 1 MiB, independent of the size of the row groups.
+    """Yields the rows of a Parquet file in batches of at most 1,024 rows and about 1 MiB of all columns, independent of
+    the size of the row groups.
 
     ``on_progress`` is called for each batch with the share of the rows that has been read, in [0, 1]; ``column`` is the
     only column to read, None for all; ``groups`` as for `parquet_texts`.

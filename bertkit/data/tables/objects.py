@@ -1,6 +1,6 @@
 """Objects as input: tables of pandas, polars, Arrow, ``datasets`` and lists of rows, as `Table` and back; and texts.
 
-A library is imported only by its callers, who hold an object of it.
+A library is imported only for objects of it, and pyarrow also to store a table or to make a column of maps.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> tuple[Counter[str
     plain: Counter[str] = Counter()
     for chunk, number in chunks.items():
         for word in split_words(chunk):
-            if any(map(str.isalnum, word.text)):
+            if word.is_readable:
                 plain[word.text] += number
     return counts, plain
 

@@ -146,7 +146,8 @@ def _find_similar(subject: Subject) -> Pairs:
             if found and _is_similar(key, keys[candidate]):
                 for split in sorted(found):
                     other, first = firsts[candidate][split], sought[split][0]
-                    if split == first.split and first < other:  # the candidate is before by an example of another split
+                    # The candidate occurs earlier in another split alone; in this one it is the later of the two.
+                    if split == first.split and first < other:
                         similar.append((first, other))
                     else:
                         similar += [(other, member) for member in sought.pop(split)]

@@ -53,7 +53,7 @@ class Wording:
 
 def wording_of(texts: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase, longest: int) -> Wording:
     """Cuts the words of N texts."""
-    sentences = [[word.text for word in words_of(text)] for row in texts for text in row]
+    sentences = [[word.text for word in split_words(text) if word.is_readable] for row in texts for text in row]
     counts: Counter[str] = Counter(word for sentence in sentences for word in sentence)
     pieces = dict(zip(counts, word_pieces([list(counts)], tokenizer)[0], strict=True))
     total = max(1, counts.total())
@@ -70,11 +70,6 @@ def wording_of(texts: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBas
         [(word, tokenizer.convert_ids_to_tokens(pieces[word])) for word, _ in Counter(split).most_common(_EXAMPLES)],
         [word for word, _ in Counter(unknown).most_common(_EXAMPLES)],
     )
-
-
-def words_of(text: str) -> list[Word]:
-    """Returns the words of a text that have a letter or a digit."""
-    return [word for word in split_words(text) if any(map(str.isalnum, word.text))]
 
 
 # ---- pseudo-perplexity ----------------------------------------------------------------------------------------------
@@ -108,7 +103,7 @@ def draw_words(texts: Sequence[Sequence[str]], number: int, seed: int) -> list[W
         WordInContext(words, place, text)
         for text, words in ((text, split_words(text)) for row in texts for text in row)
         for place, word in enumerate(words)
-        if any(map(str.isalnum, word.text))
+        if word.is_readable
     ]
     return [every[place] for place in generator.permutation(len(every))[:number].tolist()]
 

@@ -31,7 +31,8 @@ from bertkit.metrics.entities import Entity, count_entities, find_entities
 from bertkit.tasks.ner.task import NerTask
 
 _MOST_SPANS = 15
-_NONE = "(none)"
+_NONE = "(none)"  # no entity
+_NO_TYPE = "(no type)"  # of tags such as B and I alone
 KINDS = ("correct", "wrong type", "wrong boundary", "wrong type and boundary", "missing", "spurious")
 """Kinds of matches between true and predicted entities, in the order in which they are tried."""
 
@@ -116,23 +117,22 @@ def entity_sections(words: Words, true: Tags, predicted: Tags, strict: bool, kno
         for sentence, (expected, own) in enumerate(zip(true, predicted, strict=True))
         for pair in match(find_entities(expected, strict), find_entities(own, strict))
     ]
-    of_types = count_entities(predicted, true, strict)
-    types = [kind or _NONE for kind in of_types]
+    types = {kind or _NO_TYPE: each for kind, each in count_entities(predicted, true, strict).items()}
     table = DataTable(
         "Scores of each type",
         ("type", "precision", "recall", "F1", "entities", "predicted"),
-        [(kind or _NONE, *of_type.scores(), of_type.actual, of_type.predicted) for kind, of_type in of_types.items()],
+        [(name, *each.scores(), each.actual, each.predicted) for name, each in types.items()],
         for_card=True,
     )
     counts = Counter(kind for _, kind, _, _ in matched)
     kinds = [(kind, counts[kind]) for kind in KINDS]
     errors: list[Chart | DataTable] = [DataTable("Boundaries and types", ("kind", "entities"), kinds, _KINDS_NOTE)]
     if types and len(types) < MOST_CLASSES_DRAWN:
-        names = [*types, _NONE] if _NONE not in types else list(types)
+        names = [*types, _NONE]
         place = {name: number for number, name in enumerate(names)}
         confusion = np.zeros((len(names), len(names)), np.int64)
         for _, _, expected, own in matched:  # the last row and column are those without a partner
-            row, column = (place[_NONE if each is None else each.type or _NONE] for each in (expected, own))
+            row, column = (place[_NONE if each is None else each.type or _NO_TYPE] for each in (expected, own))
             confusion[row, column] += 1
         errors.append(confusion_chart("Types", confusion, names, ("entity", "entities")))
     spans = []
@@ -141,7 +141,7 @@ def entity_sections(words: Words, true: Tags, predicted: Tags, strict: bool, kno
         for sentence, of_pair, expected, own in matched:
             entity = expected or own
             if of_pair == kind and entity is not None:
-                frequent[_join_words(words[sentence], entity), entity.type] += 1
+                frequent[_join_words(words[sentence], entity), entity.type or _NO_TYPE] += 1
         rows = [(short(text, 60), of, n) for (text, of), n in frequent.most_common(_MOST_SPANS)]
         spans.append(DataTable(f"Most frequent {kind} entities", ("text", "type", "times"), rows, has_texts=True))
     return [
@@ -205,7 +205,7 @@ def span_mistakes(
             Mark(starts[each.start], starts[each.end] - 1, side, each.type) for side in sides for each in sides[side]
         ]
         in_words = {
-            side: "; ".join(f"{_join_words(words[row], each)} ({each.type})" for each in wrong) or _NONE
+            side: "; ".join(f"{_join_words(words[row], each)} ({each.type or 'no type'})" for each in wrong) or _NONE
             for side, wrong in sides.items()
         }
         sure = float(np.mean([confidence[word] for word in range(len(own)) if expected[word] != own[word]]))

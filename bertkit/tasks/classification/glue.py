@@ -6,7 +6,7 @@ One recipe file describes one GLUE task (Wang et al. 2018, arXiv:1804.07461); th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -16,7 +16,6 @@ from bertkit import metrics
 from bertkit.data.reading.hub_sets import unreadable
 from bertkit.data.tables import Table, read_table
 from bertkit.data.tables.classes import class_ids
-from bertkit.data.tables.labels import texts
 from bertkit.data.tables.table import to_number
 from bertkit.runtime.errors import DataError, noted, raise_all, shown
 from bertkit.runtime.files import write_whole
@@ -169,11 +168,9 @@ class GlueTask(TextClassification):
         return found
 
     def _split_of(self, table: Table, name: str) -> Split:
-        """Builds the examples of a table: its text columns are named as on the Hub or as in the task's TSV files, its
-        labels as in the files."""
-        names = self.settings.text_columns
-        in_table = names if set(names) <= table.columns.keys() else self.settings.file_text_columns or names
-        columns = {ours: table.column(theirs) for ours, theirs in zip(names, in_table, strict=True)}
+        """Builds the examples of a table, whose labels are named as in the task's TSV files; see `_in_own_names`."""
+        table = self._in_own_names(table)
+        columns = {column: table.column(column) for column in self.settings.text_columns}
         label = self.settings.file_label_column or self.settings.label_column
         index = next((each for each in _INDEX_COLUMNS if each in table.columns and not is_labelled(name)), None)
         columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
@@ -184,12 +181,16 @@ class GlueTask(TextClassification):
         return Split.of_table(columns, table, notes)
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
-        """Selects the text columns of a table, named as on the Hub or as in the task's TSV files."""
-        named = [self.settings.text_columns, self.settings.file_text_columns]
-        theirs = next((names for names in named if names and set(names) <= table.columns.keys()), named[0])
-        return {
-            ours: list(texts(table, column)) for ours, column in zip(self.settings.text_columns, theirs, strict=True)
-        }
+        return super().columns_of(self._in_own_names(table))
+
+    def _in_own_names(self, table: Table) -> Table:
+        """Returns a table with the names of the Hub for its text columns, which may have those of the TSV files."""
+        own, of_files = self.settings.text_columns, self.settings.file_text_columns or ()
+        table = table.with_names([*own, *of_files])
+        if set(own) <= table.columns.keys() or not set(of_files) <= table.columns.keys():
+            return table
+        names = dict(zip(of_files, own, strict=True))
+        return replace(table, columns={names.get(name, name): values for name, values in table.columns.items()})
 
     def _load_hub(self, splits: Sequence[str]) -> dict[str, Split]:
         loaded: dict[str, DatasetDict] = {}

@@ -63,6 +63,11 @@ class Word(NamedTuple):
     start: int
     end: int
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether it has a letter or a digit, and is no sign alone."""
+        return any(map(str.isalnum, self.text))
+
 
 def split_words(text: str) -> list[Word]:
     """Splits a text into words, in order; every visible character is in exactly one word.

@@ -79,11 +79,11 @@ def is_of_words(path: str | Path) -> bool:
 
 
 def _header(path: str | Path) -> list[str]:
-    """Returns the names in the first line of a CSV or TSV file; none for others."""
-    kind = file_kind(os.path.basename(path), (CSV, TSV))
-    if kind is None:
+    """Returns the names in the first line of a CSV or TSV file; none for others, and for pipes, which are read once."""
+    kind, file = file_kind(os.path.basename(path), (CSV, TSV)), Path(os.path.expanduser(path))
+    if kind is None or not file.is_file():
         return []
-    with iterating(read_blocks(Path(os.path.expanduser(path)), kind.compression)) as blocks:
+    with iterating(read_blocks(file, kind.compression)) as blocks:
         line = next(blocks, b"").partition(b"\n")[0].decode("utf-8-sig", "replace")
     return [name.strip('" \r') for name in re.split(r"[,;|\t]", line)]
 

@@ -25,6 +25,11 @@ def parts(sections):
     return {part.title: part for section in sections for part in section.parts}
 
 
+def test_entities_without_a_type_are_no_missing_ones():
+    found = parts(entity_sections([["a", "b", "c"]], [["B", "O", "B"]], [["B", "B", "O"]], False, None))
+    assert found["Types"].alt == "Confusion matrix of 2 classes: 1 of 3 entities on the diagonal."
+
+
 def test_kinds_of_entity_errors_by_hand():
     """Two boundaries are wrong, a type is, one is spurious, one is right; "London" was in the training data."""
     found = parts(entity_sections(WORDS, TRUE, OWN, False, {"london"}))

@@ -192,7 +192,7 @@ def test_a_task_without_a_training_or_a_validation_set_is_refused(given, missing
 
 def test_a_table_for_prediction_may_have_either_names():
     mnli = glue_task("mnli")
-    for names in (("premise", "hypothesis"), ("sentence1", "sentence2")):
+    for names in (("premise", "hypothesis"), ("sentence1", "sentence2"), ("Premise", "Hypothesis")):
         table = Table({names[0]: ["a"], names[1]: ["b"], "more": ["c"]}, "t", "")
         assert mnli.columns_of(table) == {"premise": ["a"], "hypothesis": ["b"]}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from itertools import chain
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from bertkit.data.tables import Table
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.ner.sentences import document_ids, read_conll, write_conll
+from bertkit.tasks.ner.sentences import document_ids, is_of_words, read_conll, write_conll
 from bertkit.tasks.ner.word_rows import sentences_of_words
 from tests.tasks.conftest import json_lines
 
@@ -309,3 +310,9 @@ def test_a_document_that_is_given_once_has_all_sentences_up_to_the_next(missing)
     found = sentences_of_words(Table(words, "x.csv", ""))
     assert found is not None
     assert document_ids(found) == ["x", "x", "y"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_not_read_for_its_header(tmp_path):
+    os.mkfifo(tmp_path / "x.csv")
+    assert not is_of_words(tmp_path / "x.csv")
