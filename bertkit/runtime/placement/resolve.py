@@ -49,8 +49,8 @@ class PlacementSettings:
         rare=True,
     )
     mixed_precision: Literal["auto", "no", "bf16", "fp16"] = setting(
-        "`auto` selects what accelerate's launcher sets; else bf16 if the device computes it fast, fp16 on older CUDA "
-        "GPUs without `fsdp`, else float32 (`no`).",
+        "`auto` selects that of accelerate's launcher, else bf16 if the device computes it fast, fp16 on older CUDA "
+        "GPUs, or float32 (`no`).",
         default="auto",
     )
     per_device_train_batch_size: int | None = setting(

@@ -21,8 +21,8 @@ class TaskSettings(MetricSettings):
 
     name: str = setting("Name of the task in results.", default="ner")
     token_column: str | int | None = option(
-        "Column of words or texts: a name, or in a column file a number from 1; by default one with a usual "
-        "name, in a column file the first, or the second if the first numbers the words.",
+        "Column of words or texts: a name, or in a column file a number from 1; by default a usual name, in a "
+        "column file the first that has no numbers.",
         default=None,
     )
     tag_column: str | int | None = option(
