@@ -22,7 +22,7 @@ class TaskSettings(MetricSettings):
     name: str = setting("Name of the task in results.", default="ner")
     token_column: str | int | None = option(
         "Column of words or texts: a name, or in a column file a number from 1; by default a usual name, in a "
-        "column file the first that has no numbers.",
+        "column file the first of words.",
         default=None,
     )
     tag_column: str | int | None = option(

@@ -116,7 +116,7 @@ def _run(folder: Path) -> ListedRun:
     rows = results.get("train_samples")
     if rows is not None:  # inputs of the model, of which a long text has several
         rows = ((record.get("data") or {}).get("train") or {}).get("examples", rows)
-    place = folder.resolve()  # the name of "." is empty
+    place = folder.absolute()  # the name of "." is empty
     of_grid = place.parent.parent / RECORDS / f"{place.name}.json"
     state: State = "finished" if record.get("finished") is True else "interrupted"
     if is_locked(folder):
