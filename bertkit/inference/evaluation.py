@@ -136,13 +136,10 @@ def evaluate(
     if columns:
         columns = {key: several(value) if key.endswith("_columns") else value for key, value in columns.items()}
         task = task_inference(task).with_columns(columns)
-    others = [key for key in _DRAWING if key in data and (data[key] or None) != (of_run.get(key) or None)]
-    if of_run and split == "validation" and others and (task.data.folds or not task.data.has_validation_set):
-        raise DataError(
-            f"data.{others[0]}: {data[others[0]]!r} holds out other rows than {name} did, which was trained on some of "
-            "them; remove it, or give other rows, with --validation-file"
-        )
-    if split == "validation" and task.data.scores_all_rows:
+    own = {key: of_run.get(key, getattr(type(task.data), key, None)) for key in _DRAWING}
+    changed = {key: data[key] for key in _DRAWING if key in data and data[key] != own[key]}
+    changed = {key: value for key, value in changed.items() if value or own[key] or key != "folds"}  # 0 is none, too
+    if split == "validation" and task.data.scores_all_rows and not (of_run and "folds" in changed):
         given = [*data, *(columns or ()), *([] if precision == "auto" else ["precision"])]
         if given or not (Path(name) / "recipe.yaml").is_file():
             remedy = f"remove {', '.join(given)}" if given else "give the directory of the run"
@@ -155,11 +152,16 @@ def evaluate(
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
     task, loaded = load_splits(task, [split])
-    labelled = loaded.get(split)
-    if labelled is None:
+    if (labelled := loaded.get(split)) is None:
         raise DataError(f"--split {split}: the data have no such split")
-    # Of data that have changed, other rows would be held out: some of those that the run was trained on.
-    if of_run and split == "validation" and (task.data.fold is not None or not task.data.has_validation_set):
+    # The same rows must be drawn from the same data; from a Hub data set too, where it has no validation set.
+    is_drawn = task.data.folds or not task.data.has_validation_set or getattr(task, "scored_split", "") == "train"
+    if of_run and split == "validation" and is_drawn:
+        for key, value in changed.items():
+            raise DataError(
+                f"data.{key}: {value!r} holds out other rows than {name} did, which was trained on some of them; "
+                "remove it, or give other rows, with --validation-file"
+            )
         _check_unchanged(recipe_of(name).parent, {split: labelled})
     labelled = labelled.first(max_samples)
     for note in labelled.notes:

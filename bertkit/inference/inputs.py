@@ -322,7 +322,10 @@ def readable(read: Callable[[Block], Columns], skipped: list[str] | None) -> Cal
         try:
             return read(block)
         except DataError as error:
-            read(block.part([]))  # raises what is the fault of no single input, such as a column that is missing
+            try:
+                read(block.part([]))
+            except DataError:  # the fault of no single input, such as a column that is missing
+                raise error from None
             faults: list[str] = []
             rows = _find_readable(read, block, faults)
             if skipped is None:

@@ -8,11 +8,13 @@ import shutil
 
 import pytest
 
+from bertkit.data.tables import read_table
 from bertkit.inference import evaluation
 from bertkit.inference.evaluation import data_of_run, evaluate
 from bertkit.inference.predictor import Predictor, load_task
 from bertkit.recipe.files import without_paths
 from bertkit.runtime.errors import DataError, RecipeError
+from bertkit.tasks import table_data
 
 
 @pytest.fixture
@@ -93,9 +95,28 @@ def test_rows_held_out_of_changed_data_are_not_scored(finished):
     "data", [{"split_seed": 7}, {"validation_fraction": 0.5}, {"folds": 3, "fold": 1}, {"folds": 3}]
 )
 def test_other_held_out_rows_are_not_scored(finished, data):
-    assert evaluate(finished, folds=0).examples == 6
+    assert evaluate(finished, folds=0, split_seed=42).examples == 6
     with pytest.raises(DataError, match=f"^data.{next(iter(data))}: .* holds out other rows than"):
         evaluate(finished, **data)
+
+
+def test_a_fold_of_a_run_that_has_seen_all_rows_is_not_scored(finished):
+    recipe = json.loads((finished / "recipe.yaml").read_text())
+    recipe["data"] |= {"folds": 3}
+    (finished / "recipe.yaml").write_text(json.dumps(recipe))
+    with pytest.raises(DataError, match=r"^data\.fold: 0 holds out other rows than"):
+        evaluate(finished, fold=0)
+
+
+def test_other_rows_of_a_hub_data_set_without_a_validation_set_are_not_scored(finished, monkeypatch):
+    rows = read_table(finished.parent / "rows.csv")
+    monkeypatch.setattr(table_data, "hub_splits", lambda name, config: ["train"])
+    monkeypatch.setattr(table_data, "load_hub_table", lambda name, config, split: rows)
+    recipe = {"task": {"kind": "classification"}, "data": {"dataset_name": "org/x", "max_seq_length": 24}, "train": {}}
+    (finished / "recipe.yaml").write_text(json.dumps(recipe))
+    assert evaluate(finished).examples == 6
+    with pytest.raises(DataError, match=r"^data\.split_seed: 7 holds out other rows than"):
+        evaluate(finished, split_seed=7)
 
 
 def test_scoring_a_run_changes_no_task(finished, monkeypatch):

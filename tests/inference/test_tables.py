@@ -185,3 +185,10 @@ def test_texts_without_vectors_are_skipped(checkpoint, tmp_path, capsys, name):
     with pytest.raises(DataError, match="the only input was skipped"):
         bertkit.embed(checkpoint, tmp_path / "none.jsonl", input_file=path, on_error="skip")
     assert not (tmp_path / "none.jsonl").exists()
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_columns_that_are_asked_for_are_shown_with_their_values(checkpoint, tmp_path, on_error):
+    rows = [{"x": "a film", "y": "a plot"}] * 2
+    with pytest.raises(DataError, match=r"(?s)which of its columns has the text.*'x': always 'a film'"):
+        bertkit.embed(checkpoint, tmp_path / "out.npz", rows, on_error=on_error)
