@@ -47,7 +47,7 @@ class GrowingFile:
     Attributes:
         path, partial: the file, and its name until it is complete.
         rows: number of rows in it.
-        has_failed: whether a write failed; what is in the file then ends with the rows before it.
+        has_failed: whether a write failed; the file then ends with the rows before it, and takes no more.
     """
 
     def __init__(self, path: Path):

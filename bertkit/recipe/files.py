@@ -37,7 +37,7 @@ _MOST_DIGITS = 19  # of a whole number: 64 bits
 
 _INT, _STR = "tag:yaml.org,2002:int", "tag:yaml.org,2002:str"
 _SCALARS = {
-    "tag:yaml.org,2002:null": (r"^(?:~|null|Null|NULL|)$", "~nN\0"),
+    "tag:yaml.org,2002:null": (r"^(?:~|null|Null|NULL|)$", "~nN"),
     "tag:yaml.org,2002:bool": (r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
     _INT: (r"^[-+]?[0-9]+$", "-+0123456789"),
     "tag:yaml.org,2002:float": (
@@ -319,7 +319,7 @@ def copy_recipe(name: str, destination: str | Path) -> Path:
 
 
 def absolute(path: str | Path) -> str:
-    """Makes a file, folder or pattern absolute, so that ``recipe.yaml`` works in any folder; Hub ids and URLs stay.
+    """Makes an existing file or folder, or a pattern, absolute, as ``recipe.yaml`` needs; other names and URLs stay.
 
     >>> absolute("google-bert/bert-base-uncased"), absolute("/texts/*.txt"), absolute("https://a.org/store?c=d")
     ('google-bert/bert-base-uncased', '/texts/*.txt', 'https://a.org/store?c=d')

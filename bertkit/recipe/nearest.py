@@ -53,7 +53,7 @@ ALIASES = {
 def nearest_key(block: str, key: str, keys: Mapping[str, Collection[str]]) -> str | None:
     """Returns the known key, with its block, that is nearest to an unknown one.
 
-    A name in `ALIASES` comes first, then a similar key of the same block, the same key of another block, and a similar
+    A name in `ALIASES` comes first, then the same key of another block, a similar one of the same block, and a similar
     one of another.
 
     Args:
@@ -68,11 +68,11 @@ def nearest_key(block: str, key: str, keys: Mapping[str, Collection[str]]) -> st
     alias = ALIASES.get(key.lower())
     if alias is not None and alias.partition(".")[2] in keys.get(alias.partition(".")[0], ()):
         return alias
-    if near := get_close_matches(key, list(keys.get(block, ())), n=1):
-        return f"{block}.{near[0]}"
     others = {f"{other}.{name}": name for other, names in keys.items() if other != block for name in names}
     same = next((dotted for dotted, name in others.items() if name == key), None)
     if same is not None:
         return same
+    if near := get_close_matches(key, list(keys.get(block, ())), n=1):
+        return f"{block}.{near[0]}"
     near = get_close_matches(key, list(others.values()), n=1, cutoff=0.8)
     return next((dotted for dotted, name in others.items() if name in near), None)

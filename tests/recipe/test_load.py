@@ -253,6 +253,7 @@ def test_all_wrong_keys_are_named_with_lines(tmp_path):
         ("classification", "train.lr", "1", "train.lr: unknown key; did you mean 'train.learning_rate'"),
         ("classification", "train.batch_size", "1", "did you mean 'train.global_train_batch_size'"),
         ("classification", "data.text_columns", "1", "did you mean 'task.text_columns'"),
+        ("classification", "train.label_column", "1", "did you mean 'task.label_column'"),
         ("classification", "train.precision", "bf16", "did you mean 'placement.mixed_precision'"),
         ("classification", "train.max_seq_length", "1", "did you mean 'data.max_seq_length'"),
     ],

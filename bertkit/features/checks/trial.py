@@ -106,8 +106,8 @@ class _Stopwatch(TrainerCallback):
         now = time.perf_counter()
         self.times.append((self._passed - self._ended, now - self._passed))
         self._ended = now
-        rounds, begun = divmod(len(self.times), self._of_round)
-        if not begun:
+        rounds, left = divmod(len(self.times), self._of_round)
+        if not left:
             control.should_training_stop |= are_enough(rounds, now - self.first)
 
 

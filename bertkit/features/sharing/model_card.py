@@ -28,7 +28,7 @@ _BERT = """@inproceedings{devlin2019bert,
   booktitle={Proceedings of NAACL-HLT},
   year={2019}
 }"""
-# Metrics of the Hub by our name, where it is another one; those that the Hub does not know are not listed.
+# Metrics of the Hub by our name, where it is another one; `metrics` lists only those that the Hub knows.
 _OF_HUB = {"pearson": "pearsonr"}
 _OF_HUB |= {f"overall_{name}": name for name in ("accuracy", "f1", "precision", "recall")}
 _KNOWN = {"accuracy", "f1", "precision", "recall", "matthews_correlation", "pearsonr", "spearmanr", "exact_match"}

@@ -1,6 +1,7 @@
 """Cheap rivals of a fine-tuned classifier, on the same rows: linear models of words and of frozen vectors.
 
-Both take seconds. A model that is not better than them has cost its training for nothing, and its verdict says so.
+The words take seconds, the vectors one pass of the encoder over the rows. A model that is not better than them has cost
+its training for nothing, and its verdict says so.
 
 Dimension letters: N rows that are scored, T rows that are trained on, C labels, D numbers of a vector.
 """
