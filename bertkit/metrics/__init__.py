@@ -6,7 +6,7 @@ the scores of the configuration ``sst2`` of the evaluate library's ``glue``.
 Examples:
     ```python
     metric = bertkit.metrics.load("glue/mrpc")
-    metric.compute(predictions=[0, 1], references=[0, 1])  # accuracy and F1
+    metric.compute(predictions=[0, 1], references=[0, 1])  # accuracy, F1 and their mean
     ```
 """
 

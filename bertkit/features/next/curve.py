@@ -153,7 +153,8 @@ def slope(vectors: np.ndarray, labels: np.ndarray, texts: np.ndarray) -> tuple[f
     strength = fit_by_folds(vectors, numbered, folds_to_fit(texts, numbered.tolist()), classes)[0].strength
     slopes = []
     for draw in range(_DRAWS):
-        order = np.random.default_rng(draw).permutation(len(labels))
+        rank = np.argsort(np.random.default_rng(draw).permutation(int(texts.max()) + 1))
+        order = np.argsort(rank[texts], kind="stable")  # copies of a text stay together
         held = order[int(max(_SHARES) * len(order)) :]  # the same rows score all sizes
         errors = []
         for share in _SHARES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -116,7 +117,11 @@ class Tracking(TrainerCallback):
         folders = [base, group, arguments.run_name] if base else [arguments.output_dir, "tensorboard"]
         variables = {"TENSORBOARD_LOGGING_DIR": os.path.join(*filter(None, folders)), **known.get("mlflow", {})}
         if group:
-            variables["MLFLOW_TAGS"] = dumps({"group": group})
+            try:
+                tags = {**json.loads(os.environ.get("MLFLOW_TAGS") or "{}"), "group": group}
+            except (TypeError, ValueError) as error:
+                raise TrainingError(f"MLFLOW_TAGS: expected an object of JSON, as MLflow does: {error}") from error
+            variables["MLFLOW_TAGS"] = dumps(tags)
         config, self._model.config = self._model.config, None  # it has paths, and the recipe its changes
         try:
             with environment_variables(variables), redirect_stdout(sys.stderr):

@@ -11,8 +11,8 @@ token. ``dense`` becomes the standardization of h, scaled to where ``f`` is near
 line. Where something else lies between them, as the normalization of ModernBERT, ``dense`` stays as it is, and the line
 is fitted through it.
 
-Dimension letters: N rows, B rows of a batch, S tokens, H hidden size, I items that have a label (texts, or words), D
-numbers of the vector that the classifier reads, C classes.
+Dimension letters: N rows, H hidden size, I items that have a label (texts, or words), D numbers of the vector that the
+classifier reads, C classes.
 """
 
 from __future__ import annotations

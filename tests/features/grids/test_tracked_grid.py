@@ -20,8 +20,11 @@ def begun(monkeypatch):
 
     class Recorder(TrainerCallback):
         def on_train_begin(self, args, state, control, **kwargs):
-            records.append((json.loads(os.environ["MLFLOW_TAGS"])["group"], args.run_name))
+            tags = json.loads(os.environ["MLFLOW_TAGS"])
+            assert tags["team"] == "search"
+            records.append((tags["group"], args.run_name))
 
+    monkeypatch.setenv("MLFLOW_TAGS", '{"team": "search"}')
     monkeypatch.setattr(tracking, "find_spec", lambda name: object())
     monkeypatch.setitem(tracking.INTEGRATION_TO_CALLBACK, "comet_ml", Recorder)
     return records

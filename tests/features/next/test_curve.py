@@ -68,6 +68,18 @@ def test_a_task_that_gets_easier_with_rows_has_a_steeper_slope_than_one_that_doe
     assert slope(vectors, labels, texts)[0] > slope(vectors, shuffled, texts)[0]
 
 
+def test_copies_of_rows_promise_nothing():
+    rng = np.random.default_rng(3)
+    vectors = rng.normal(size=(80, 384))
+    labels, texts = (vectors[:, 0] + rng.normal(size=80) > 0).astype(int), np.arange(80)
+    twice = np.tile(texts, 2)
+    alone, told, not_told = (
+        slope(vectors[rows], labels[rows], of_texts)[0]
+        for rows, of_texts in ((texts, texts), (twice, twice), (twice, np.arange(160)))
+    )
+    assert abs(told - alone) < 0.04 < not_told - told
+
+
 def test_one_class_has_a_usual_slope():
     vectors, labels = rows(40, 1.0)
     assert 0 < slope(vectors, labels * 0, np.arange(40))[0] < 1
