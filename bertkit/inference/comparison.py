@@ -20,6 +20,7 @@ from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.verdict import verdict_of
 from bertkit.metrics import score_limits
 from bertkit.metrics.intervals import MeanDecomposition, Measure
+from bertkit.metrics.squad import normalize_answer
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjust_tests, agreement, by_example, by_run
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
 from bertkit.runtime.pages.summary import Summarized, Summary
@@ -89,7 +90,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         scores=task.compute_metrics,
         terms=task_inference(task).terms,
         main_metric=task.main_metric,
-        to_labels=task.to_labels,
+        to_labels=task_inference(task).to_labels,
         digests=first.digests(),
         same_texts=first.same_texts,
         places=[f"{of_file}{first.unit} {number}" for number in numbers],
@@ -189,8 +190,8 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
             each,
             by_example=of_models,
             by_run=of_settings,
-            models=_answer(MODELS, of_models, each, name, units, first.example),
-            settings=_answer(SETTINGS, of_settings, each, name, units, first.example),
+            models=_sentence_on(MODELS, of_models, each, name, units, first.example),
+            settings=_sentence_on(SETTINGS, of_settings, each, name, units, first.example),
         )
         for each, of_models, of_settings in zip(comparisons, models, settings, strict=True)
     ]
@@ -323,11 +324,12 @@ def _find_disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str,
 
 
 class _Answer:
-    """Text of an answer, or the set of texts that are right; equal to another if both have a text in common."""
+    """Text of an answer, or the texts that are right, normalized as for SQuAD's exact match; equal to another answer if
+    both have a text in common."""
 
     def __init__(self, value: dict[str, Any]):
-        answers = value.get("answers")
-        self.texts = {value["prediction_text"]} if answers is None else set(answers["text"]) or {""}
+        texts = [value["prediction_text"]] if "prediction_text" in value else value["answers"]["text"]
+        self.texts = {normalize_answer(text) for text in texts} - {""} or {""}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Answer) and bool(self.texts & other.texts)
@@ -335,7 +337,7 @@ class _Answer:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _answer(question: str, test: Test, comparison: Comparison, metric: str, units: str, example: str) -> str:
+def _sentence_on(question: str, test: Test, comparison: Comparison, metric: str, units: str, example: str) -> str:
     """Returns a question with its answer, and the numbers and the test that it rests on.
 
     Args:

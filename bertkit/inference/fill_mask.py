@@ -66,7 +66,7 @@ def check_fills(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokeni
 
 
 class MaskFiller:
-    """A masked language model with its tokenizer; `bertkit.load` builds it."""
+    """A masked language model with its tokenizer, which `check_fills` accepts."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int, name: str):
         self.model = model

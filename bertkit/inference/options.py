@@ -101,7 +101,7 @@ class PredictOptions:
     def mark_unsure(self, predictions: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Returns predictions with the label `UNSURE` where `is_unsure` says so.
 
-        ``best_label`` is the most probable class in all of them. Without ``unsure_below`` they are as they are.
+        ``best_label`` is the predicted class in all of them. Without ``unsure_below`` they are as they are.
 
         >>> PredictOptions(unsure_below=0.6).mark_unsure([{"label": "sales", "probability": 0.4}])
         [{'label': 'unsure', 'best_label': 'sales', 'probability': 0.4}]

@@ -194,6 +194,10 @@ class TaskInference:
         """
         return predictions, references
 
+    def to_labels(self, values: Sequence[Any]) -> list[Any]:
+        """Converts predictions or references as `PerExampleTask.to_labels`, to be shown and compared one by one."""
+        return per_example(self.task).to_labels(values)
+
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
         """Describes the predictions of a model that predicts the same for all examples, as `collapse_of`."""
         if not isinstance(self.task, PerExampleTask):

@@ -86,6 +86,11 @@ class AnswerInference(TaskInference):
         scores = question_scores(texts, [each["answers"] for each in references], has_negative)
         return mean_terms(scores[name == "f1"], 100.0)
 
+    def to_labels(self, values: Sequence[Any]) -> list[Any]:
+        """Returns the predictions as `for_metrics`, without a text where no answer is predicted, or the references."""
+        are_references = any("answers" in each for each in values)
+        return list(values if are_references else self.for_metrics(values, values)[0])
+
     def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
         """Returns the dictionaries of ``squad``, or of ``squad_v2`` if questions may have no answer.
 

@@ -1,4 +1,4 @@
-"""Scores of pre-training, for masked LM and the pair task separately, over all held-out examples."""
+"""Scores of pre-training, for the objective of tokens and that of pairs separately, over all held-out examples."""
 
 from __future__ import annotations
 

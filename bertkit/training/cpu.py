@@ -1,4 +1,4 @@
-"""Speed-ups of training on CPUs, and their one interface for the rest of bertkit, `cpu_speed_ups`.
+"""Speed-ups of training on CPUs, which a run takes from `cpu_speed_ups`.
 
 They do not change results beyond rounding, except that dropout samples different units from the same distribution.
 
@@ -272,7 +272,7 @@ def attention_forward(
     """Computes attention as transformers' ``sdpa``, with the dropout of this module on a CPU.
 
     Takes query (B, A, P, D), key and value (B, A, S, D), and boolean masks that broadcast to (B, A, P, S), True =
-    attend; returns the weighted values, (B, P, A, D), and None. Scores and probabilities are float32 under autocast
+    attend; returns the weighted values, (B, P, A, D), and None. Scores and their softmax are float32 under autocast
     too.
     """
     is_ours = 0 < dropout < 1 and query.device.type == "cpu" and key.shape == value.shape

@@ -11,9 +11,11 @@ from scipy.stats import spearmanr
 from sklearn.metrics import f1_score
 
 from bertkit.inference.comparison import System, collapse_notes, compare_systems
+from bertkit.inference.outcome import task_inference
 from bertkit.metrics import pearson
 from bertkit.metrics.intervals import terms_of
 from bertkit.runtime.errors import DataError
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 DRAW = np.random.default_rng(1)
 GOLD = DRAW.integers(0, 2, 200)
@@ -40,6 +42,27 @@ def numbers(name, predictions):
     return System(
         name, [predictions], gold, lambda p, r: {"pearson": pearson(p, r)}, terms_of, "pearson", lambda v: v.tolist()
     )
+
+
+def test_answers_are_right_as_they_are_scored():
+    """Articles do not count, and no answer is right where there is none."""
+    task = task_of_recipe(load_recipe("finetune/squad/v2"))
+    inference = task_inference(task)
+    gold = [{"id": str(n), "answers": {"text": text}} for n, text in enumerate((["cat"], [], ["plot"]))]
+
+    def answers(*texts_and_odds):
+        rows = enumerate(texts_and_odds)
+        return [{"id": str(n), "prediction_text": text, "no_answer_probability": odds} for n, (text, odds) in rows]
+
+    a, b = answers(("The cat", -1.0), ("cat", 1.0), ("plot", -1.0)), answers(("cat", -1.0), ("cat", -1.0), ("it", -1.0))
+    systems = [
+        System(name, [own], gold, task.compute_metrics, inference.terms, task.main_metric, inference.to_labels)
+        for name, own in (("a", a), ("b", b))
+    ]
+    [found] = compare_systems(systems, "exact").comparisons
+    assert (found.scores_a[0], round(found.scores_b[0], 2)) == (100.0, 33.33)
+    assert (found.agreement.both, found.agreement.only_a, found.agreement.only_b) == (1, 2, 0)
+    assert [row["a"]["prediction_text"] for row in found.only_a] == ["", "plot"]
 
 
 def test_single_runs_answer_one_question():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import math
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from bertkit.features.grids.definition import RUNS, Cell, Definition, Record, Setting, read
@@ -26,7 +26,14 @@ from bertkit.inference.predictor import load_task
 from bertkit.runtime.errors import BertkitError, described
 from bertkit.runtime.files import read_json, read_record, write_json
 from bertkit.runtime.locks import FolderInUseError, RunLock
-from bertkit.runtime.placement.launch import LAUNCHER, end_with_launcher, environment_of_gpu, module_command
+from bertkit.runtime.placement.launch import (
+    LAUNCHER,
+    describe_signal,
+    end_with_launcher,
+    environment_of_gpu,
+    module_command,
+)
+from bertkit.runtime.placement.processes import INTERRUPTED, STOP_SIGNALS, handled
 from bertkit.runtime.progress import counted, duration, is_score, say
 from bertkit.tasks.base import Task
 from bertkit.tasks.encoding import sharing_encodings
@@ -39,7 +46,7 @@ from bertkit.training.runs.record import is_finished, recorded
 
 ENCODED = "encoded"
 """Folder of the tokenized data of a grid."""
-_POLL = 1.0  # seconds between two looks at the cells of other workers
+_POLL = 1.0  # seconds between two looks at other workers and their cells
 _FOR_THE_LOCK = 60.0  # seconds; workers hold the lock of a grid for less than one, until they complete the best run
 
 
@@ -226,30 +233,50 @@ def _report(definition: Definition, folder: Path, cell: Cell, record: Mapping[st
 def work_on_gpus(folder: Path, gpus: int) -> None:
     """Starts a worker process per GPU and waits for all; returns also if one of them was killed.
 
-    The workers end with this process, however it ends.
+    The workers end with this process, however it ends. Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP reach this process alone: it
+    sends SIGTERM to the workers, which save a checkpoint, and ends when they have. A second signal ends it at once.
+
+    Raises:
+        SystemExit: SIGTERM, SIGUSR1 or SIGHUP came.
     """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        say(f"{folder}: interrupted; repeat the command to continue")
+        raise SystemExit(INTERRUPTED)
+
     environment = {**os.environ, LAUNCHER: str(os.getpid())}
-    processes = [
-        subprocess.Popen(
-            module_command("bertkit.features.grids.workers", str(folder)),
-            env={**environment, **environment_of_gpu(number, gpus, os.environ)},
-        )
-        for number in range(gpus)
-    ]
+    working: dict[int, subprocess.Popen[bytes]] = {}
     try:
-        for number, process in enumerate(processes):
-            code = process.wait()
-            if code:
-                say(f"warning: the worker of GPU {number} ended with code {code}; the others take its cells")
+        with handled(STOP_SIGNALS, stop):
+            for number in range(gpus):
+                working[number] = subprocess.Popen(
+                    module_command("bertkit.features.grids.workers", str(folder)),
+                    env={**environment, **environment_of_gpu(number, gpus, os.environ)},
+                    start_new_session=True,
+                )
+            while working:
+                for number, process in list(working.items()):
+                    if (code := process.poll()) is not None:
+                        del working[number]
+                        if code:
+                            how = f"was killed by {describe_signal(-code)}" if code < 0 else f"ended with code {code}"
+                            then = "; the others take its cells" if working else ""
+                            say(f"warning: the worker of GPU {number} {how}{then}")
+                if working:
+                    time.sleep(_POLL)
     finally:
-        for process in processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.wait()
+        for process in working.values():
+            process.terminate()
+        for process in working.values():
+            process.wait()
 
 
 if __name__ == "__main__":
     end_with_launcher()
     grid = Path(sys.argv[1])
-    with sharing_encodings(grid / ENCODED):
-        work(read(grid), grid)
+    try:
+        with sharing_encodings(grid / ENCODED):
+            work(read(grid), grid)
+    except BertkitError as refused:
+        say(f"error: {refused}")
+        sys.exit(2)

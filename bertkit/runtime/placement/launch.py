@@ -40,7 +40,8 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
 
     If one process fails, the others are killed; if a signal killed it, a message on stderr says so. SIGTERM, SIGUSR1
     and SIGHUP to this process are forwarded as SIGTERM: the processes save a checkpoint and end by themselves, without
-    a time limit. SIGINT is forwarded too, and what has not ended after 30 seconds is killed. A second signal kills all
+    a time limit. SIGINT is forwarded too, and what has not ended after 30 seconds is killed. After any of them, a
+    process that fails leaves the others 3 seconds, as one that ends on SIGINT does. A second signal kills all
     processes. If this process is killed, the others end too (`end_with_launcher`).
 
     Args:

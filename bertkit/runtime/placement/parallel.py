@@ -51,7 +51,7 @@ def compute_in_processes(
     Processes are forked on Linux, so a function that cannot be pickled, such as a lambda, also works there; on other
     systems it has to be a function of a module. They ignore Ctrl-C and end with this process, however this one ends.
 
-    Close the iterator to end the processes at once if it is not exhausted.
+    Close the iterator to end the processes at once if it is not exhausted, with any that were started in the meantime.
 
     Args:
         call: the function.

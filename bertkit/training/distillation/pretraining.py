@@ -84,6 +84,8 @@ class PretrainedTeacher(Teacher):
     def recorder_of(self, model: PreTrainedModel) -> OutputRecorder:
         """Returns a recorder of what is compared besides logits: hidden states, or queries, keys and values.
 
+        For it, the model computes all tokens in its last layer from then on, see `computing_all`.
+
         Args:
             model: teacher or student, on the CPU.
 

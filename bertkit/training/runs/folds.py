@@ -214,10 +214,17 @@ class ModelsOfFolds:
         if isinstance(task, ClassificationTask):
             temperatures = task.temperatures_in_weights(self.evaluation)
             logits = logits if temperatures is None else logits / temperatures
-        source = self.split.source, self.split.fingerprint
-        training = ColumnsOf(self.rows.examples)
-        places = self.split.numbers, self.split.unit
-        return Outcome(task, logits, *self._columns(), *source, training, *places, OUT_OF_FOLD)
+        return Outcome(
+            task,
+            logits,
+            *self._columns(),
+            source=self.split.source,
+            fingerprint=self.split.fingerprint,
+            training=ColumnsOf(self.rows.examples),
+            numbers=self.split.numbers,
+            unit=self.split.unit,
+            scored=OUT_OF_FOLD,
+        )
 
     def write(self, outcome: Outcome) -> None:
         """Writes the predictions for all rows, `OUT_OF_FOLD_FILE`; with ``unit``, if rows depend on each other."""

@@ -7,6 +7,7 @@ import json
 import math
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -273,11 +274,8 @@ def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
     started = []
 
     class Process:
-        def __init__(self, command, env):
+        def __init__(self, command, env, start_new_session):
             started.append((command[1:], env["CUDA_VISIBLE_DEVICES"]))
-
-        def wait(self):
-            return 0
 
         def poll(self):
             return 0
@@ -293,6 +291,43 @@ def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
     search = {"search": ["train.learning_rate=1e-4..1e-3"], "trials": 3}
     with pytest.raises(TrainingError, match="6 runs have not ended"):  # also those of trials that have not begun
         grid("searched", **search, seeds=2, overrides={"placement.device": "auto"})
+
+
+_WORKERS = """
+import sys
+from pathlib import Path
+from bertkit.features.grids import workers
+worker = '''
+import signal, sys, time
+from pathlib import Path
+mine = Path(sys.argv[1], str(time.monotonic_ns()))
+def save(number, frame):
+    time.sleep(1)
+    mine.with_suffix(".saved").touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+mine.touch()
+time.sleep(60)
+'''
+workers.module_command = lambda module, *arguments: [sys.executable, "-c", worker, *arguments]
+workers.work_on_gpus(Path(sys.argv[1]), 2)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+def test_workers_save_before_an_interrupted_command_ends(tmp_path, number, code):
+    command = subprocess.Popen([sys.executable, "-c", _WORKERS, tmp_path], stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    command.send_signal(number)
+    said = command.communicate(timeout=30)[1]
+    assert command.returncode == code, said
+    assert len(list(tmp_path.glob("*.saved"))) == 2
+    assert ("repeat the command to continue" in said) == (number == signal.SIGTERM)
 
 
 @pytest.mark.slow
