@@ -239,8 +239,7 @@ def lock(descriptor: int) -> None:
 def unlocked(path: Path, without_locks: bool = False) -> Iterator[bool]:
     """Yields whether a file or folder exists and no process has locked it; none can during the block.
 
-    Where locks are missing, as on some network file systems, ``without_locks`` is yielded, and True if the last change
-    is at least a day ago.
+    Where locks are missing, as on network file systems: ``without_locks``, or whether the last change is a day ago.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
