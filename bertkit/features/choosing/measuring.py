@@ -133,13 +133,15 @@ def _score_vectors(encoder: Embedder, name: str, labelled: Labelled) -> tuple[st
     low, high = interval or (None, None)
     score = metric_of(predictions, references)
     frozen = FrozenScore(
-        score if np.isfinite(score) else None,
-        low,
-        high,
-        best.layer,
-        len(next(iter(vectors.values()))) - 1,
-        best.pooling,
-        {pooling: [value if np.isfinite(value) else None for value in scores] for pooling, scores in by_layer.items()},
+        score=score if np.isfinite(score) else None,
+        low=low,
+        high=high,
+        layer=best.layer,
+        layers=len(next(iter(vectors.values()))) - 1,
+        pooling=best.pooling,
+        by_layer={
+            pooling: [value if np.isfinite(value) else None for value in scores] for pooling, scores in by_layer.items()
+        },
     )
     system = System(
         name,
@@ -250,7 +252,8 @@ def choose_head(
 
     Returns:
         N predictions, each by the head that was chosen for its fold; the head with the highest score over all folds,
-        not of layer 0; and name of the vectors → highest score of each layer over the strengths, 0 the embeddings.
+        not of layer 0; and name of the vectors → highest score of each layer over the strengths, 0 the embeddings, with
+        -inf where it is undefined.
     """
     heads, numbers = [head for head in predictions if head.layer > 0], np.unique(folds)
 

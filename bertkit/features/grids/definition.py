@@ -146,11 +146,12 @@ def define(
     faults += _faults_of_arguments(values, spaces, trials, seeds, folds, overrides)
     folds = folds or None
     of_folds = {} if folds is None or folds < 2 else {"data.folds": folds, "data.fold": 0}
+    given = {**overrides, **of_folds}
     try:
-        base = load_recipe(recipe, {**overrides, **of_folds})
+        base = load_recipe(recipe, given)
     except RecipeError as error:
         base_fault = str(error)  # which each value, tried in the same recipe, has too
-        others = [fault for fault in _faults_of_values(recipe, every, searches) if fault not in base_fault]
+        others = [fault for fault in _faults_of_values(recipe, given, every, searches) if fault not in base_fault]
         raise RecipeError(listed([*faults, base_fault, *others])) from error
     if not isinstance(base.data, FineTuningData):
         raise RecipeError(f"recipe {base.name}: task.kind is {base.kind!r}; a grid is for fine-tuning")
@@ -164,7 +165,7 @@ def define(
     if definition.number_of_cells > _MOST_CELLS:
         faults.append(f"the grid has {definition.number_of_cells} runs; expected at most {_MOST_CELLS}")
     else:
-        faults += _faults_of_values(base, {**every, "train.seed": list(numbers)}, searches)
+        faults += _faults_of_values(base, {}, {**every, "train.seed": list(numbers)}, searches)
     if faults:
         raise RecipeError(listed(faults))
     return definition
@@ -202,14 +203,16 @@ def _faults_of_arguments(
     return faults
 
 
-def _faults_of_values(recipe: Any, values: Mapping[str, Range | list[Any]], is_search: bool) -> list[str]:
-    """Returns the faults of the values of a grid and of examples of its ranges, each tried in the recipe."""
+def _faults_of_values(
+    recipe: Any, given: Mapping[str, Any], values: Mapping[str, Range | list[Any]], is_search: bool
+) -> list[str]:
+    """Returns the faults of the values of a grid and of examples of its ranges, each tried beside ``given`` ones."""
     option = "--search" if is_search else "--grid"
     faults: list[str] = []
     for key, each in values.items():
         for value in each.examples() if isinstance(each, Range) else each:
             try:
-                load_recipe(recipe, {key: value})
+                load_recipe(recipe, {**given, key: value})
             except RecipeError as error:
                 fault = str(error).partition(": ")[2].replace("(override) ", "")
                 faults.append(f"{option} {fault.removeprefix('--set ')}" if fault.startswith("--set ") else fault)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bertkit.features.grids.definition import RUNS
 from bertkit.features.grids.grid import PreparedGrid, all_values, prepare
 from bertkit.features.grids.results import GridResults
 from bertkit.features.grids.values import Values
@@ -146,7 +147,8 @@ def _check(
     if not models:
         faults.append("--model: give a checkpoint, a folder or a Hub id")
     with noted(faults, OutputError):
-        check_contents(folder, (GRIDS, *(f"{name}.{form}" for name in known for form in ("json", *_FORMS))))
+        # RUNS is left where the process that writes the results is killed.
+        check_contents(folder, (GRIDS, RUNS, *(f"{name}.{form}" for name in known for form in ("json", *_FORMS))))
     if faults:
         raise RecipeError(listed(faults))
     return paper, candidates, chosen
