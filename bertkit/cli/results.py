@@ -13,7 +13,6 @@ from bertkit.cli import options
 from bertkit.cli.commands import OF_DATA, Settings
 from bertkit.cli.printing import print_lines, print_result, print_text
 from bertkit.runtime.json_text import dumps
-from bertkit.runtime.progress import printable
 
 _COLUMNS = ("run", "state", "score", "rows", "task", "from", "date (UTC)")
 _COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}
@@ -39,12 +38,12 @@ def runs(
         is_grid = run.cells is not None
         collapsed = f", {f'{run.collapsed} ' if is_grid else ''}collapsed" if run.collapsed else ""
         cells = (
-            printable(str(run.folder.relative_to(folder))) + (f" ({run.cells} runs)" if is_grid else ""),
+            str(run.folder.relative_to(folder)) + (f" ({run.cells} runs)" if is_grid else ""),
             run.state,
             "" if run.score is None else f"{run.score:.4f} {run.metric}{collapsed}",
             "" if run.rows is None else f"{run.rows:,}",
-            printable(run.task or ""),
-            printable(run.checkpoint or ""),
+            run.task or "",
+            run.checkpoint or "",
             run.date.replace("T", " ").removesuffix("+00:00")[:16],
         )
         for column, cell in zip(columns.values(), cells, strict=True):

@@ -154,10 +154,11 @@ def importing(what: str, extra: str, kind: type[BertkitError] = RecipeError) -> 
         raise kind(f"{what}: the extra {extra} cannot be imported: {error}") from error
 
 
-def raise_all(faults: Sequence[str]) -> None:
-    """Raises one DataError with all ``faults``, if there are any; a fault can be a list of `listed` itself."""
+def raise_all(faults: Sequence[str], kind: type[BertkitError] = DataError) -> None:
+    """Raises one error of the class ``kind`` with all ``faults``, if there are any; a fault can be a list of `listed`
+    itself."""
     if len(faults) == 1:
-        raise DataError(faults[0])
+        raise kind(faults[0])
     if faults:
         entries = entries_of(faults)
         heads = [_COUNT.match(fault) for fault in faults]
@@ -166,7 +167,7 @@ def raise_all(faults: Sequence[str]) -> None:
         )
         left = total - sum(map(times_of, entries))
         more = [f"… and {left} more"] if left > 0 else []
-        raise DataError(f"{total} faults:\n" + "\n".join(f"  - {entry}" for entry in [*entries, *more]))
+        raise kind(f"{total} faults:\n" + "\n".join(f"  - {entry}" for entry in [*entries, *more]))
 
 
 def entries_of(faults: Iterable[str]) -> list[str]:

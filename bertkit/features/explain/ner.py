@@ -67,8 +67,9 @@ def _choose_words(
 ) -> tuple[list[int], int]:
     """Returns the numbers of the words whose tags are attributed, and that of the window which tags all of them.
 
-    They are those of the given label; without one those with tags, or words without if the window has no others.
-    ``window_of`` has the window of each word of which the tokenizer leaves something.
+    They are those of the given label; without one those with tags. In a window without tags they are all of its words,
+    and where no word has one, the first word that the tokenizer leaves. ``window_of`` has the window of each word of
+    which the tokenizer leaves something.
     """
     if label is None:
         chosen = [number for number, tag in enumerate(tags) if tag != OUTSIDE and number in window_of]

@@ -18,7 +18,7 @@ from bertkit.features.grids.workers import grid_lock
 from bertkit.metrics.statistics import Test, adjust_tests
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.errors import BertkitError, DataError, RecipeError, did_you_mean, listed, noted
+from bertkit.runtime.errors import BertkitError, DataError, RecipeError, did_you_mean, noted, raise_all
 from bertkit.runtime.files import read_json, write_json, write_whole
 from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text, to_csv
 from bertkit.runtime.options import several
@@ -208,8 +208,7 @@ def _prepare(
         with noted(of_tasks, BertkitError):
             _check_finetuning(folder, task, data_dir, seeds, finetuning)
     faults += [fault.replace("--set ", "--finetune-set ") for fault in of_tasks]
-    if faults:
-        raise RecipeError(listed(list(dict.fromkeys(faults))))
+    raise_all(list(dict.fromkeys(faults)), RecipeError)
     return recipes
 
 

@@ -17,7 +17,7 @@ from bertkit.features.grids.values import Range, Values
 from bertkit.features.grids.workers import ENCODED, forget_failures, grid_lock, source_of, work, work_on_gpus
 from bertkit.inference.outcome import further_metrics
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError, importing, listed, noted
+from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError, importing, noted, raise_all
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.locks import FolderInUseError, RunLock
 from bertkit.runtime.placement.resolve import visible_gpus
@@ -176,16 +176,21 @@ def prepare(
             raise OutputError(
                 f"--output-dir {folder}: already contains {', '.join(entries[:3])} and no grid; give another folder"
             )
-    try:
+    definition = None
+    with noted(faults, RecipeError):
         definition = define(recipe, overrides, grid, search, trials, seeds, folds)
-    except RecipeError as error:
-        raise RecipeError(listed([*faults, str(error)])) from error
+    if definition is None:
+        raise_all(faults, RecipeError)
+    assert definition is not None
     if search:
         with importing("--search", "search"):
             import optuna  # noqa: F401
     settings = definition.recipe.placement
     gpus = 0 if settings.device == "cpu" or settings.num_processes == 1 else visible_gpus()
-    recipes = [definition.recipe_of(definition.cells(setting)[0]) for setting in settings_to_check(definition)]
+    recipes = []
+    for setting in settings_to_check(definition):
+        with noted(faults, RecipeError):  # of values that do not fit each other
+            recipes.append(definition.recipe_of(definition.cells(setting)[0]))
     of_checkpoints = {
         dumps([each.model, each.data.max_seq_length]): each for each in recipes if each.model.get("name_or_path")
     }
@@ -199,8 +204,8 @@ def prepare(
         with noted(faults, BertkitError):
             finetuning_start(each)
     task, data = _check_data(recipes, faults)
-    if faults or task is None:
-        raise RecipeError(listed(list(dict.fromkeys(faults))))
+    raise_all(list(dict.fromkeys(faults)), RecipeError)
+    assert task is not None
     check_stored(definition, folder, data)  # now, since a call with several grids runs the others first
     return PreparedGrid(definition, folder, task, data, gpus)
 
@@ -228,7 +233,7 @@ def _check_data(recipes: Sequence[Recipe], faults: list[str]) -> tuple[Task | No
                 data = data or {name: split.fingerprint for name, split in splits.items()}
             if recipe.is_weighted and (task := tasks[key]) is not None:
                 check_class_weights(recipe, weighted_labels(task))
-    return next(iter(tasks.values())), data
+    return next(iter(tasks.values()), None), data
 
 
 def check_run(recipe: Recipe, folder: Path) -> None:

@@ -100,7 +100,8 @@ class SharedClassification(SharedTexts):
 
     def stock_note(self) -> str | None:
         notes = [super().stock_note()]
-        if (self.task.settings.threshold or 0.5) != 0.5 or self.task.settings.temperature not in (None, 1.0):
+        has_threshold = (self.task.settings.threshold or 0.5) not in (0.5, "tuned")
+        if has_threshold or self.task.settings.temperature not in (None, 1.0):
             notes.append(
                 "thresholds of labels and the temperature of probabilities are applied by bertkit only; plain "
                 "transformers predicts the most probable class, or labels from a probability of 0.5"

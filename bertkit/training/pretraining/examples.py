@@ -24,7 +24,7 @@ _LOGITS_AT_ONCE = 1 << 25
 
 @dataclass(frozen=True)
 class PretrainingText:
-    """The tokenized text of a run.
+    """The tokenized text of a run, and what reads it: the start of the model, and its teacher.
 
     Attributes:
         sources: sources of the corpus; empty for a token store.

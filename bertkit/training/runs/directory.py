@@ -323,7 +323,7 @@ def is_cut_off(recipe_file: Path) -> bool:
     try:
         blocks, _ = read_recipe_file(recipe_file)
         HubSettings(**blocks["hub"])
-    except (RecipeError, KeyError, TypeError, ValueError):
+    except (RecipeError, AttributeError, KeyError, TypeError, ValueError):
         return True
     return "citations" not in blocks["hub"]
 

@@ -293,6 +293,19 @@ def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
         grid("searched", **search, seeds=2, overrides={"placement.device": "auto"})
 
 
+def test_all_faults_of_a_grid_are_told_at_once(grid, tmp_path):
+    """Also those of values that do not fit each other, as one list."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    values = ["data.stride=32,100", "data.max_seq_length=64,200"]
+    with pytest.raises(RecipeError) as error:
+        grid(grid=values, overrides={"data.long_text": "chunk", "data.train_file": "missing.csv"})
+    message = str(error.value)
+    for fault in ("already contains mine", "data.stride", "missing.csv"):
+        assert fault in message
+    assert message.count("faults:") == 1
+
+
 _WORKERS = """
 import sys
 from pathlib import Path
