@@ -171,8 +171,9 @@ def seqeval(
 ) -> dict[str, Any]:
     """Computes precision, recall and F1 of entities, and the fraction of words with the right tag, all in [0, 1].
 
-    Results are those of the evaluate library's ``seqeval``, with three differences: a score whose divisor is 0 is 0
-    without a warning, a tag without a prefix is an error, and L and U are read as E and S.
+    Results are those of the evaluate library's ``seqeval``, with five differences: a score whose divisor is 0 is 0
+    without a warning, a tag without a prefix is an error, L and U are read as E and S, the type of a prefix alone is
+    empty, and what IOB2 does not allow, such as E, is no entity with ``strict`` and no error.
 
     Args:
         predictions, references: the tags of each sentence.

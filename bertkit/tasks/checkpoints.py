@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def has_task(config: Any) -> bool:
     """Returns whether a checkpoint has a task: it records one, or has a head from which one can be inferred."""
-    return getattr(config, "bertkit_task", None) is not None or saved_head(config) in _TASKS
+    return getattr(config, "bertkit_task", None) is not None or saved_head(config) in _TASKS_OF_HEADS
 
 
 def own_head(config: Any, name: str) -> type[PreTrainedModel] | None:
@@ -91,7 +91,7 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
 # ---- checkpoints that record no task --------------------------------------------------------------------------------
 
 
-_TASKS = {
+_TASKS_OF_HEADS = {
     "BertForSequenceClassification": "bertkit.tasks.classification.stock:StockClassification",
     "BertForTokenClassification": "bertkit.tasks.ner.stock:StockNer",
     "BertForQuestionAnswering": "bertkit.tasks.question_answering.stock:StockQuestionAnswering",
@@ -116,7 +116,7 @@ def stock_task(config: PreTrainedConfig, name: str, data: Mapping[str, Any]) -> 
         RecipeError: the task has no such ``data`` value, or not of this type.
     """
     head = saved_head(config)
-    place = _TASKS.get(head or "")
+    place = _TASKS_OF_HEADS.get(head or "")
     if place is None:
         made = ", ".join(config.architectures or ["unknown"])
         use = f"; {_OTHER_USES[head]}" if head in _OTHER_USES else ""

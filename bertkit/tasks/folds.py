@@ -98,7 +98,7 @@ def fold_of_each(task: Task, examples: Dataset) -> tuple[np.ndarray, str]:
         The folds, (N,) int64, and words on copies; empty without any.
 
     Raises:
-        DataError: there are fewer different texts or groups than folds.
+        DataError: there are fewer different texts or groups than folds, or no such column of groups.
     """
     column, texts = task.data.group_column, text_numbers(task, examples)
     labels, of_groups = strata(task, examples), groups(task, examples)

@@ -113,7 +113,7 @@ class FineTuningData:
 
     @property
     def has_validation_set(self) -> bool:
-        """Returns whether a validation set is named, or a Hub data set, which may have one."""
+        """Returns whether a validation set is named, or a data folder or a Hub data set, which may have one."""
         return any(getattr(self, name, None) for name in ("data_dir", "validation_file", "dataset_name"))
 
     @property
@@ -302,6 +302,9 @@ class ColumnsOf(Columns):
             raise KeyError(name)
         values: list[Any] = self._rows[name][:]
         return values
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows.column_names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows.column_names)

@@ -61,8 +61,10 @@ def set_rows(model: PreTrainedModel, sources: Sequence[Sequence[int]], first_id:
     """
     import torch
 
+    lists = {id(ids): ids for ids in sources}  # many new ids share one list, that of all old ones
     before = [table.detach().clone() for table in vocabulary_weights(model)]
     model.resize_token_embeddings(max(first_id + len(sources), size), mean_resizing=False)
     with torch.no_grad():
         for table, old in zip(vocabulary_weights(model), before, strict=True):
-            table[first_id : first_id + len(sources)] = torch.stack([old[list(ids)].mean(dim=0) for ids in sources])
+            means = {key: old[list(ids)].mean(dim=0) for key, ids in lists.items()}
+            table[first_id : first_id + len(sources)] = torch.stack([means[id(ids)] for ids in sources])

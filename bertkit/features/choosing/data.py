@@ -98,7 +98,7 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
         of_each, _ = fold_of_each(divided, split.examples)
     except DataError as error:
         reason = str(error).removeprefix("data.folds: ")
-        raise DataError(f"{split.source}: too few examples: {reason}") from error
+        raise DataError(reason if reason.startswith(split.source) else f"{split.source}: {reason}") from error
     texts = text_numbers(loaded, split.examples)
     order = np.argsort(of_each, kind="stable")
     examples = ColumnsOf(split.select(order.tolist()).examples)

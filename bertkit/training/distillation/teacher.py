@@ -102,19 +102,23 @@ class Teacher:
 
 
 def check_same_tokenizer(
-    teacher: str, own: PreTrainedTokenizerBase, student: str, tokenizer: PreTrainedTokenizerBase, others: Iterable[str]
+    teacher: str,
+    teacher_tokenizer: PreTrainedTokenizerBase,
+    student: str,
+    student_tokenizer: PreTrainedTokenizerBase,
+    others: Iterable[str],
 ) -> None:
     """Checks that the teacher can read the inputs of the student.
 
     Args:
-        teacher, own: name of the teacher, and its tokenizer.
-        student, tokenizer: name of the student, and its tokenizer.
+        teacher, teacher_tokenizer: name of the teacher, and its tokenizer.
+        student, student_tokenizer: name of the student, and its tokenizer.
         others: differences of the tokenizers, looked for if they have the same pieces.
 
     Raises:
         CheckpointError: they differ; the message has the first difference.
     """
-    theirs, ours = own.get_vocab(), tokenizer.get_vocab()
+    theirs, ours = teacher_tokenizer.get_vocab(), student_tokenizer.get_vocab()
     differing = sorted(piece for piece in theirs.keys() | ours.keys() if theirs.get(piece) != ours.get(piece))
     if differing:
         first = differing[0]
