@@ -33,11 +33,16 @@ while time.monotonic() < end:
     try:
         with RunLock(folder):
             fcntl.flock(check, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            child = os.fork() if rng.random() < 0.3 else None
-            if child == 0:  # a data worker, which outlives its run
-                os.close(check)
-                time.sleep(rng.uniform(0, 0.3))
-                os._exit(0)
+            if rng.random() < 0.3:
+                reading, writing = os.pipe()
+                if os.fork() == 0:  # a data worker, which outlives its run
+                    os.close(check)
+                    os.write(writing, b"closed")
+                    time.sleep(rng.uniform(0, 0.3))
+                    os._exit(0)
+                os.read(reading, 6)  # else this process may be killed before, and the other one hold the check
+                os.close(reading)
+                os.close(writing)
             time.sleep(rng.uniform(0, 0.01))
             with journal.open("a") as lines:
                 lines.write(f"{os.getpid()}\\n")
