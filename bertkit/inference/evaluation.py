@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -18,7 +17,7 @@ from bertkit.inference.predictor import Predictor, build_predictor, joined_outpu
 from bertkit.metrics import names as own_metrics
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.model.checkpoint.remote import at_revision
-from bertkit.recipe.files import absolute, read_recipe_file
+from bertkit.recipe.files import absolute
 from bertkit.runtime.errors import BertkitError, CheckpointError, DataError
 from bertkit.runtime.files import read_record
 from bertkit.runtime.options import several
@@ -27,6 +26,7 @@ from bertkit.runtime.placement.inference import EVALUATION_PRECISION, Precision
 from bertkit.runtime.progress import Bar, Reached, counted, is_of_class, say, unreported
 from bertkit.tasks.arguments import table_path
 from bertkit.tasks.base import Outputs, Task
+from bertkit.tasks.checkpoints import block_of_run, recipe_of
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from bertkit.metrics.adapter import FurtherMetrics
 
-_STEP = re.compile(r"checkpoint-\d+")
 _DRAWING = ("folds", "fold", "group_column", "split_seed", "validation_fraction")  # say which rows are held out
 _ROWS_AT_ONCE = 4096  # of a split; the lists of numbers that `Task.encode` returns take about 40 bytes a token
 
@@ -236,11 +235,10 @@ def data_of_run(checkpoint: str, overrides: Mapping[str, Any]) -> dict[str, Any]
         RecipeError: ``recipe.yaml`` cannot be read.
         DataError: the checkpoint is an ensemble of folds, whose members were trained on the rows of each other's folds.
     """
-    recipe = recipe_of(checkpoint)
-    if any(key.endswith(("_dir", "_file")) or key == "dataset_name" for key in overrides) or not recipe.is_file():
+    if any(key.endswith(("_dir", "_file")) or key == "dataset_name" for key in overrides):
         return {}
-    data = read_recipe_file(recipe)[0].get("data")
-    if not isinstance(data, Mapping) or any(str(value).startswith("…") for value in data.values()):
+    data = block_of_run(checkpoint, "data")
+    if any(str(value).startswith("…") for value in data.values()):
         return {}
     if data.get("folds") and is_ensemble(checkpoint):
         raise DataError(
@@ -347,19 +345,9 @@ def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:
         )
 
 
-def recipe_of(checkpoint: str) -> Path:
-    """Returns the place of the recipe of a run directory or of a checkpoint in it."""
-    folder = Path(checkpoint)
-    if folder.is_dir() and not (folder / "recipe.yaml").is_file() and _STEP.fullmatch(folder.name):
-        folder = folder.resolve().parent
-    return folder / "recipe.yaml"
-
-
 def _metrics_of_run(checkpoint: str, are_trusted: bool) -> list[str]:
     """Returns the further metrics of a run, without code that may have come with its folder, unless that is trusted."""
-    recipe = recipe_of(checkpoint)
-    task = read_recipe_file(recipe)[0].get("task") if recipe.is_file() else None
-    recorded = task.get("metrics") if isinstance(task, Mapping) else None
+    recorded = block_of_run(checkpoint, "task").get("metrics")
     names = [str(name) for name in recorded] if isinstance(recorded, list) else []
 
     def is_known(metric: str) -> bool:  # a folder in its place, or a name without owner that is no folder here

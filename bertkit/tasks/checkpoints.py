@@ -1,16 +1,19 @@
-"""Tasks of checkpoints: recorded by bertkit, or inferred from the head of a checkpoint that records none."""
+"""Tasks of checkpoints, recorded by bertkit or inferred from the head of one that has none; recipes of their runs."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.model.checkpoint.encoders import longest_input, saved_head
 from bertkit.model.checkpoint.faults import reading
 from bertkit.model.checkpoint.load import longest_of_tokenizer
 from bertkit.recipe.fields import fields_of
+from bertkit.recipe.files import read_recipe_file
 from bertkit.recipe.load import Checker
 from bertkit.runtime.errors import CheckpointError, RecipeError, listed
 from bertkit.tasks.base import Task
@@ -18,6 +21,8 @@ from bertkit.tasks.registry import TASKS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
+
+_STEP = re.compile(r"checkpoint-\d+")
 
 
 def has_task(config: Any) -> bool:
@@ -154,3 +159,18 @@ def _checked(data: Mapping[str, Any], task_class: type[Task], use: str) -> dict[
     if values.get("max_seq_length") == 0:  # tasks that are never trained so have refused it
         raise RecipeError("data.max_seq_length: 0 is for a training, which fits it to its texts; give the tokens")
     return values
+
+
+def recipe_of(checkpoint: str) -> Path:
+    """Returns the place of the recipe of a run directory or of a checkpoint in it."""
+    folder = Path(checkpoint)
+    if folder.is_dir() and not (folder / "recipe.yaml").is_file() and _STEP.fullmatch(folder.name):
+        folder = folder.resolve().parent
+    return folder / "recipe.yaml"
+
+
+def block_of_run(checkpoint: str, name: str) -> Mapping[str, Any]:
+    """Returns a block of the recipe of a run, as it is written; empty for a checkpoint that is not of a run."""
+    recipe = recipe_of(checkpoint)
+    block = read_recipe_file(recipe)[0].get(name) if recipe.is_file() else None
+    return block if isinstance(block, Mapping) else {}

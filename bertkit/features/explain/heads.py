@@ -21,14 +21,13 @@ from bertkit.data.tables.objects import list_of_texts
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, pieces_of
 from bertkit.features.explain.result import Result
-from bertkit.inference.evaluation import recipe_of
 from bertkit.inference.fill_mask import MaskedWord, MaskFiller, check_fills
 from bertkit.metrics.intervals import proportion_interval
-from bertkit.recipe.files import read_recipe_file
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.runtime.formats import amount
 from bertkit.runtime.progress import counted
 from bertkit.runtime.reading.text import read_text, split_lines
+from bertkit.tasks.checkpoints import block_of_run
 
 _BEST = 5  # pieces in place of a word
 _OTHERS = 5  # sentences in place of the second text
@@ -292,6 +291,8 @@ def next_sentence_of(network: Network, pieces: Pieces, sentences: str | Path | N
             "pre-trained checkpoint"
         )
     objective, probability = _score_pair(network, pieces)
+    if block_of_run(network.name, "task").get("pair_objective") == "sop":  # which BERT learns with the same head
+        objective = "order"
     if len(pieces.texts) < 2:
         raise DataError("give a second text to see whether it follows the first")
     lines = [] if sentences is None else split_lines(read_text(sentences))
@@ -315,10 +316,6 @@ def _score_pair(network: Network, pieces: Pieces) -> tuple[Literal["next", "orde
     objective: Literal["next", "order"] = "next"
     if "seq_relationship_logits" in outputs:
         logits = outputs["seq_relationship_logits"]
-        recipe = recipe_of(network.name)  # a BERT of `bertkit pretrain` may have learnt the order with this head
-        task = read_recipe_file(recipe)[0].get("task") if recipe.is_file() else None
-        if isinstance(task, Mapping) and task.get("pair_objective") == "sop":
-            objective = "order"
     elif "sop_logits" in outputs:
         objective, logits = "order", outputs["sop_logits"]
     elif type(network.model).__name__.endswith("ForNextSentencePrediction"):

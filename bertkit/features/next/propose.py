@@ -16,7 +16,7 @@ from bertkit.data.tables.annotated import GUESS, PROBABILITY, PROPOSED, REASON
 from bertkit.features.next.curve import LearningCurve, learning_curve, why_no_curve
 from bertkit.features.next.rows import read_candidates, read_labelled, reasons, rows_of, select_rows, with_equal_columns
 from bertkit.features.next.writing import check_output, write_rows
-from bertkit.inference.evaluation import data_of_run, outcome_of, recipe_of
+from bertkit.inference.evaluation import data_of_run, outcome_of
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.predictor import load_task
 from bertkit.model.checkpoint.remote import at_revision
@@ -27,6 +27,7 @@ from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.placement.inference import Precision
 from bertkit.runtime.progress import counted, say, without_repetitions
 from bertkit.tasks.base import texts_of
+from bertkit.tasks.checkpoints import recipe_of
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings
 from bertkit.tasks.splits import Columns
 

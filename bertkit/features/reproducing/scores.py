@@ -13,14 +13,14 @@ from bertkit.features.grids.results import COLLAPSED, GridResults, summarize_sco
 from bertkit.features.grids.table import failures
 from bertkit.features.grids.values import label
 from bertkit.features.reproducing.paper import PaperRow, PaperTable, System, paper_run
-from bertkit.inference.evaluation import recipe_of
 from bertkit.metrics import score_range
 from bertkit.model.checkpoint.encoders import BERT
 from bertkit.model.checkpoint.load import load_config
-from bertkit.recipe.files import read_recipe_file, run_name
+from bertkit.recipe.files import run_name
 from bertkit.runtime.files import read_json
 from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text
 from bertkit.runtime.progress import counted, duration, is_score
+from bertkit.tasks.checkpoints import block_of_run
 from bertkit.training.runs.record import recorded
 
 _PART = 0.05  # a set whose number of examples differs by more than this share from the published one is another set
@@ -78,9 +78,7 @@ def _read_variant(path: str, config: Any) -> tuple[str, str]:
     """Returns the variant of the pre-training of a checkpoint, such as ``no-nsp`` or ``ltr-sop``, and a note if it was
     assumed."""
     is_left_to_right = getattr(config, "attention", None) == "left_to_right"
-    file = recipe_of(path)
-    task = read_recipe_file(file)[0].get("task") if file.is_file() else None
-    objective = task.get("pair_objective") if isinstance(task, Mapping) else None
+    objective = block_of_run(path, "task").get("pair_objective")
     if objective is None and is_left_to_right:
         return "ltr-no-nsp", f"{path}: no recipe of its pre-training; taken to be without next sentence prediction"
     if objective is None:
