@@ -272,8 +272,13 @@ def _compare(a: System, b: System, metric: str, bounds: tuple[float, float], lev
         a.runs, b.runs, a.references, measure, lambda *sides: a.terms(metric, *sides), a.same_texts, bounds
     )
     if a.folds and a.folds == b.folds:
-        scores_of_folds, overlap = (_score_folds(a, measure), _score_folds(b, measure)), 1 / (len(a.folds) - 1)
-        of_runs = by_run(*scores_of_folds, paired=True, overlap=overlap, bounds=bounds)
+        of_runs = by_run(
+            _score_folds(a, measure),
+            _score_folds(b, measure),
+            paired=True,
+            overlap=1 / (len(a.folds) - 1),
+            bounds=bounds,
+        )
     else:
         of_runs = by_run(scores_a, scores_b, level=level, bounds=bounds)
     counts, only_a, only_b = (None, [], []) if a.has_numbers else _find_disagreements(a, b)

@@ -75,6 +75,11 @@ def load(
     return loaded
 
 
+def load_embedder(checkpoint: str, precision: Precision) -> Embedder:
+    """Returns what computes the vectors of a checkpoint; unlike `load` it does not load the model of its task."""
+    return LoadedCheckpoint(checkpoint, "auto", 64, {}, precision).embedder
+
+
 class LoadedCheckpoint(Summarized):
     """A checkpoint for inference, built by `load`; the weights of each head are loaded when first needed.
 

@@ -22,7 +22,7 @@ from bertkit.inference.inputs import (
     process_blocks,
     readable,
 )
-from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.inference.loaded import load_embedder
 from bertkit.inference.options import EmbedOptions, Pooling
 from bertkit.inference.row_files import RowGroups, json_lines, vector_column
 from bertkit.inference.writing import GrowingFile, check_growing_file
@@ -223,8 +223,7 @@ def embed_texts(
     read_what_can_be = readable(read, given.skipped)
     if given.table is not None and given.skipped is None:
         read_what_can_be(Block(given.table, 0, len(given.table)))  # reports all of its faults now
-    name = at_revision(checkpoint, revision, trust_remote_code)
-    embedder = LoadedCheckpoint(name, "auto", 64, {}, precision).embedder  # `load` would load its task, too
+    embedder = load_embedder(at_revision(checkpoint, revision, trust_remote_code), precision)
     options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride, precision)
 
     def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors, list[str] | None]:

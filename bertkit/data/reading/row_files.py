@@ -136,8 +136,8 @@ def parquet_texts(
 ) -> Iterator[str]:
     """Yields the texts of a Parquet file in order; skips texts that are null or empty.
 
-    Only this column is read, in batches as of `parquet_batches`. ``groups`` are the
-    first and the end of those to read, None for all; messages count rows from the first that is read.
+    Only this column is read, in batches as of `parquet_batches`. ``groups`` are the first and the end of those to read,
+    None for all; messages count rows from the first that is read.
 
     Raises:
         DataError: the file is not a Parquet file, is damaged, or has no such column of strings.

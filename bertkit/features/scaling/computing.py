@@ -21,7 +21,7 @@ from bertkit.features.scaling.rows import Row
 from bertkit.features.scaling.shard_rows import RowReader
 from bertkit.inference.embedding import TEXTS_AT_ONCE, rows_of_vectors
 from bertkit.inference.inputs import BLOCK, inputs_at_once
-from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.inference.loaded import load_embedder
 from bertkit.inference.options import EmbedOptions, PredictOptions
 from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import build_predictor, load_configured_task
@@ -108,7 +108,7 @@ class _Predicting:
 class _Embedding:
     def __init__(self, checkpoint: str, options: EmbedOptions):
         self._options = options
-        self._embedder = LoadedCheckpoint(checkpoint, "auto", 64, {}, options.precision).embedder
+        self._embedder = load_embedder(checkpoint, options.precision)
         self.leaves_out_labels = False
         self.at_once = TEXTS_AT_ONCE if options.pooling == "none" else BLOCK
 
