@@ -65,7 +65,7 @@ class Word(NamedTuple):
 
     @property
     def is_readable(self) -> bool:
-        """Whether it has a letter or a digit, and is no sign alone."""
+        """Whether it has a letter or a digit; punctuation has neither."""
         return any(map(str.isalnum, self.text))
 
 
