@@ -32,8 +32,8 @@ Result = TypeVar("Result")
 
 _LONGEST_LINE, _LONGEST_FAULT = 2_000, 20_000  # characters of a message; values come from files of any size
 
-_COUNT = re.compile(r"(\d+) faults:\n")  # the beginning of `listed`
-_MORE = re.compile(r"… and \d+ more")
+_COUNT = re.compile(r"(\d+) faults:\n")  # the beginning of `_format_list`
+_MORE = re.compile(r"… and \d+ more")  # its last entry
 _PLACE = re.compile(r"(?P<source>.+?), (?P<place>(?:line|row) \d+): (?P<fault>.+)", re.DOTALL)
 _TIMES = re.compile(r" \((\d+) times, also (?:line|row) [^()]*\)$")  # the end of `merged`
 _MOST_PLACES = 9  # of equal faults, beside the first
@@ -165,9 +165,7 @@ def raise_all(faults: Sequence[str], kind: type[BertkitError] = DataError) -> No
         total = sum(
             times_of(fault) if head is None else int(head[1]) for fault, head in zip(faults, heads, strict=True)
         )
-        left = total - sum(map(times_of, entries))
-        more = [f"… and {left} more"] if left > 0 else []
-        raise kind(f"{total} faults:\n" + "\n".join(f"  - {entry}" for entry in [*entries, *more]))
+        raise kind(_format_list(total, entries, left=total - sum(map(times_of, entries))))
 
 
 def entries_of(faults: Iterable[str]) -> list[str]:
@@ -242,10 +240,13 @@ def listed(faults: Sequence[str], at_most: int = 20) -> str:
     entries = [shortened(fault, _LONGEST_FAULT, _LONGEST_LINE) for fault in different[:at_most]]
     if len(different) == 1:
         return entries[0]
-    total = sum(map(times_of, different))
-    if len(different) > at_most:
-        entries.append(f"… and {total - sum(map(times_of, different[:at_most]))} more")
-    return f"{total} faults:\n" + "\n".join(f"  - {entry}" for entry in entries)
+    return _format_list(sum(map(times_of, different)), entries, left=sum(map(times_of, different[at_most:])))
+
+
+def _format_list(total: int, entries: Sequence[str], left: int) -> str:
+    """Formats a list of faults with their number, as `_COUNT` and `_MORE` read it."""
+    more = [f"… and {left} more"] if left > 0 else []
+    return f"{total} faults:\n" + "\n".join(f"  - {entry}" for entry in [*entries, *more])
 
 
 def shortened(text: str, at_most: int, at_most_of_a_line: int | None = None) -> str:

@@ -140,17 +140,16 @@ def _find_similar(subject: Subject) -> Pairs:
         sought = {split: [member] for split, member in firsts[number].items()}
         sought.setdefault("train", groups[key])
         for candidate in index.candidates(sketch):
-            if not sought:
-                break
             found = sought.keys() & firsts[candidate].keys()
-            if found and _is_similar(key, keys[candidate]):
-                for split in sorted(found):
-                    other, first = firsts[candidate][split], sought[split][0]
-                    # The candidate occurs earlier in another split alone; in this one it is the later of the two.
-                    if split == first.split and first < other:
-                        similar.append((first, other))
-                    else:
-                        similar += [(other, member) for member in sought.pop(split)]
+            if not found or not _is_similar(key, keys[candidate]):
+                continue
+            for split in sorted(found):
+                other, first = firsts[candidate][split], sought[split][0]
+                # The candidate occurs earlier in another split alone; in this one it is the later of the two.
+                if split == first.split and first < other:
+                    similar.append((first, other))
+                else:
+                    similar += [(other, member) for member in sought.pop(split)]
         index.insert(number, sketch)
     return similar
 

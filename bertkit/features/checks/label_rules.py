@@ -335,10 +335,10 @@ _DIGITS = re.compile(r"\d+")
 def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
     """Returns rare label → the frequent one that it is probably meant for, and how similar they are, in [0, 1].
 
-    Of names that look alike, with 1, it is the most frequent. Otherwise it has at least ten rows, and five times as
-    many. A misspelt label has fewer than ten, and its first letter and digits: ``illegal`` is not ``legal``, and
-    ``grade 1`` not ``grade 2``. An abbreviation is its beginning, of three letters to half of it, unless several names
-    begin so.
+    Of names that look alike, with 1, it is the most frequent. Otherwise it occurs at least ten times, and five times as
+    often. A misspelt label occurs fewer times than ten, and has at least five characters, a similarity of 0.85, and its
+    first letter and digits: ``illegal`` is not ``legal``, and ``grade 1`` not ``grade 2``. An abbreviation is its
+    beginning, of three letters to half of it, unless several names begin so.
 
     >>> near_labels({"billing": 97, "biling": 2, "sales": 50, "Sales": 1, "legal": 60, "illegal": 3})
     {'Sales': ('sales', 1.0), 'biling': ('billing', 0.92)}
@@ -387,7 +387,7 @@ def label_typo(subject: Subject) -> Iterator[Finding]:
             and (subject.task.settings.problem != "multi_label" or subject.recipe.task.label_separator is not None)
         )
         named = "; ".join(
-            f"{name!r} ({counted(counts[name], 'row')}): did you mean {other!r} ({counts[other]:,} rows)?"
+            f"{name!r} ({counted(counts[name], 'time')}): did you mean {other!r} ({counts[other]:,} times)?"
             for name, other in typos.items()
         )
         yield warning(

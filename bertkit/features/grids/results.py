@@ -257,12 +257,12 @@ def write(definition: Definition, results: GridResults) -> GridResults:
         names = [name for name in contents(run) if not name.startswith("checkpoint-")]
         is_there = place.is_dir() and {*names} <= {*contents(place)}  # a user may have put more there
         if not is_there or (place / "run.json").read_bytes() != (run / "run.json").read_bytes():
-            if place.is_dir():
-                shutil.rmtree(place)
             with new_folder(place) as draft:
                 for name in names:
                     copy = shutil.copytree if (run / name).is_dir() else shutil.copyfile
                     copy(run / name, draft / name)
+                if place.is_dir():
+                    shutil.rmtree(place)  # only now, so that a failed copy leaves the old one
     write_whole(folder / TABLE, to_csv(setting_rows(results)))
     plain = {**dataclasses.asdict(results), "output_dir": str(folder)}
     write_json(folder / RESULTS, plain)

@@ -185,7 +185,7 @@ def test_faults_of_rows_hide_nothing_of_the_other_rows(table, no_trial):
     table.train[3]["label"], table.train[5]["text"] = "positve", ""
     findings = {each.code: each.message for each in table.report().findings}
     assert "line 7: text is empty" in findings["data"]
-    assert "'positve' (1 row): did you mean 'positive'" in findings["label-typo"]
+    assert "'positve' (1 time): did you mean 'positive'" in findings["label-typo"]
 
 
 @pytest.mark.parametrize("name", ["out.xlsx", "out", "/"])
