@@ -23,7 +23,7 @@ _SEEDS = 2**32  # the limit of numpy
 
 
 class Search:
-    """Trials of a search; `advance` and `ask` need the lock of the grid, the others only read, also while a worker writes.
+    """Trials of a search: `advance` and `ask` write, and need the lock of the grid; the other methods only read.
 
     The proposal for a trial depends only on the seed, its number and the other trials, so that a search by one worker
     is repeatable, interrupted or not. The mean score of a setting is reported after each of its runs. Once five trials
