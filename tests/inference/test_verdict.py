@@ -231,6 +231,14 @@ def test_what_is_proposed_follows_from_the_facts(fine_tuned, logits, training, h
     assert (proposal and proposal.options) == options
 
 
+def test_a_run_with_folds_is_not_told_to_train_longer(fine_tuned):
+    """They have found for how long."""
+    of_run = outcome(fine_tuned("film"), LOGITS["unsure"], labels=[0, 1, 2, 0])
+    given = load_recipe("finetune/classification", {"data.train_file": "rows.csv", "data.folds": 5})
+    proposal = verdict_on_run(of_run, (), {}, given).proposal
+    assert (proposal.reason, proposal.options) == ("at a higher rate", ("--learning-rate 0.00015",))
+
+
 def unsure_outcome(fine_tuned):
     """Nearly all right, with probabilities of about a half; one class is never predicted, and rare in training."""
     own = [0, 1] * 20

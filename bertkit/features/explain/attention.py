@@ -160,9 +160,8 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
     own = [word for word in pieces.words if word.segment == 0]
     if not own:
         raise DataError("text 1: the tokenizer leaves no word of it; give a text with at least one word")
-    half = own[0].start, own[(len(own) - 1) // 2].end  # of the words of the first text
-    ids = pieces.ids[pieces.is_special & (np.arange(len(pieces.ids)) < half[0])].tolist()
-    ids += pieces.ids[slice(*half)].tolist()
+    start, end = own[0].start, own[(len(own) - 1) // 2].end  # of the first half of its words
+    ids = [*pieces.ids[:start][pieces.is_special[:start]].tolist(), *pieces.ids[start:end].tolist()]
     # Behind one text are its last special tokens; behind the first of a pair one or two of them, and the second text.
     behind = pieces.ids[own[-1].end :].tolist()
     ids += behind if len(pieces.texts) == 1 else behind[:1]

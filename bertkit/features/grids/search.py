@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     import optuna
 
 JOURNAL = "optuna.journal"
+_STUDY = "grid"
 _SEEDS = 2**32  # the limit of numpy
 
 
 class Search:
-    """Trials of a search; all methods are called by one process at a time, which holds the lock of the grid.
+    """Trials of a search: `advance` and `ask` write, and need the lock of the grid; the other methods only read.
 
     The proposal for a trial depends only on the seed, its number and the other trials, so that a search by one worker
     is repeatable, interrupted or not. The mean score of a setting is reported after each of its runs. Once five trials
@@ -34,8 +35,8 @@ class Search:
         self.definition, self.folder = definition, folder
 
     @contextmanager
-    def _study(self, number: int = 0) -> Iterator[optuna.Study]:
-        """Yields the study, with the sampler of trial ``number``; RecipeError if Optuna is missing."""
+    def _storage(self) -> Iterator[optuna.storages.JournalStorage]:
+        """Yields the trials in the journal; RecipeError if Optuna is missing."""
         with importing(f"{self.folder}: a grid of --search", "search"):  # one that was made elsewhere is read here
             import optuna
             from optuna.storages import JournalStorage
@@ -43,16 +44,25 @@ class Search:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         path = self.folder / JOURNAL
+        with warnings.catch_warnings(), disk_faults(path):
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            # Who writes holds the lock of the grid; that of Optuna would be left behind by a killed process.
+            yield JournalStorage(JournalFileBackend(str(path), lock_obj=_no_lock()))
+
+    @contextmanager
+    def _study(self, number: int = 0) -> Iterator[optuna.Study]:
+        """Yields the study to change, with the sampler of trial ``number``."""
+        path = self.folder / JOURNAL
         content = path.read_bytes() if path.is_file() else b""
         if content and not content.endswith(b"\n"):  # a killed process has not written its last line completely
             write_whole(path, content[: content.rfind(b"\n") + 1])
-        with warnings.catch_warnings(), disk_faults(path):
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        with self._storage() as storage:
+            import optuna
+
             seed = (self.definition.seeds[0] * 10_007 + number) % _SEEDS
             yield optuna.create_study(
-                # The lock of the grid is held; that of Optuna would be left behind by a killed process.
-                storage=JournalStorage(JournalFileBackend(str(path), lock_obj=_no_lock())),
-                study_name="grid",
+                storage=storage,
+                study_name=_STUDY,
                 direction="maximize",
                 load_if_exists=True,
                 sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
@@ -75,8 +85,12 @@ class Search:
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
         if not (self.folder / JOURNAL).is_file():
             return []
-        with self._study() as study:
-            return study.get_trials(deepcopy=False)
+        with self._storage() as storage:
+            import optuna
+
+            if not optuna.get_all_study_names(storage):  # a process was killed before it wrote the first line
+                return []
+            return optuna.load_study(study_name=_STUDY, storage=storage).get_trials(deepcopy=False)
 
     def _setting(self, trial: optuna.trial.FrozenTrial) -> Setting:
         return Setting(trial.number, {key: trial.params[key] for key in self.definition.search})

@@ -27,6 +27,7 @@ from bertkit.data.tables.labels import named
 from bertkit.data.tables.objects import kind_of_table, list_of_texts, table_of
 from bertkit.data.tables.table import text_key
 from bertkit.inference.inputs import read_inputs
+from bertkit.metrics.ranking import unit
 from bertkit.runtime.errors import DataError, RecipeError, quoted
 from bertkit.runtime.progress import counted
 from bertkit.runtime.reading.paths import was_url
@@ -197,8 +198,8 @@ def select_rows(
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    unit, known = _of_length_one(vectors), _of_length_one(labelled)
-    similarities = (unit @ known.T).max(axis=1) if len(known) else np.full(len(unit), -1.0)
+    vectors, known = unit(vectors), unit(labelled)
+    similarities = (vectors @ known.T).max(axis=1) if len(known) else np.full(len(vectors), -1.0)
     weights = np.maximum(1 - margins(probabilities), _LEAST)
     order = np.argsort(-weights, kind="stable")
     clustered = order[: max(2 * number, int(_CLUSTERED * len(order)))]
@@ -206,18 +207,13 @@ def select_rows(
     if number < len(clustered):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # of copies
-            found = KMeans(number, n_init=1, random_state=0).fit(unit[clustered], sample_weight=weights[clustered])
-        distances = ((unit[clustered] - found.cluster_centers_[found.labels_]) ** 2).sum(axis=1)
+            found = KMeans(number, n_init=1, random_state=0).fit(vectors[clustered], sample_weight=weights[clustered])
+        distances = ((vectors[clustered] - found.cluster_centers_[found.labels_]) ** 2).sum(axis=1)
         nearest = np.lexsort((distances, found.labels_))  # to its center, in each cluster
         chosen = clustered[nearest[np.unique(found.labels_[nearest], return_index=True)[1]]]
     # Copies of a vector leave clusters empty: the most uncertain of the other rows come in their place.
     others = order[~np.isin(order, chosen)][: number - len(chosen)]
     return order[np.isin(order, [*chosen, *others])], similarities
-
-
-def _of_length_one(vectors: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)
 
 
 def reasons(probabilities: np.ndarray, similarities: np.ndarray, rows: np.ndarray, names: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from bertkit.features.serving.requests import InvalidRequest
 from bertkit.features.serving.services import Answer, Job, Route, Service, Submit, or_invalid, too_long
 from bertkit.inference.fill_mask import MaskPrediction
 from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.metrics.ranking import unit
 from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.runtime.progress import unreported
 from bertkit.tasks.windows import first_part
@@ -56,7 +57,7 @@ class EmbedService(Service):
             raise InvalidRequest(f"dimensions: the vectors of this checkpoint have {size}; remove it")
 
         def finish(vectors: np.ndarray, tokens: int) -> tuple[np.ndarray, int]:
-            return to_unit_length(vectors) if normalize else vectors, tokens
+            return unit(vectors) if normalize else vectors, tokens
 
         return await submit(Job(columns={"text": texts}, finish=finish))
 
@@ -182,13 +183,6 @@ class FillService(Service):
             job.finish([next(predictions) for _ in range(job.count)]) if answer is None else answer
             for job, answer in zip(jobs, answers, strict=True)
         ]
-
-
-def to_unit_length(vectors: np.ndarray) -> np.ndarray:
-    """Returns vectors (N, H) of Euclidean length 1; a zero vector stays zero."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    unit: np.ndarray = vectors / np.where(lengths == 0, 1, lengths)
-    return unit
 
 
 def _choose_body(body: bytes) -> type[BaseModel]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-4
 """Largest difference of logits or hidden states in float32: the same operations, but not always the same kernels."""
 
-# Fields that describe our classes, or the version that saved them, and not the network.
+# Fields of our classes, or of the version that saved them; stock BERT has its own, or as of `attention` none.
 _OF_OUR_FORM = ("auto_map", "model_type", "architectures", "transformers_version", "attention")
 SENTENCES = (
     "Rain.",

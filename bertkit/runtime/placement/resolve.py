@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bertkit.runtime.errors import PlacementError
 from bertkit.runtime.options import check_ranges, option, setting
 from bertkit.runtime.placement.processes import started_processes, usable_cores
+from bertkit.runtime.progress import counted
 
 if TYPE_CHECKING:
     import torch
@@ -184,7 +185,7 @@ class Placement:
         ...           settings=PlacementSettings()).describe_batch()
         '32 sequences per step = 8 per device × 4 accumulated × 1 process'
         """
-        processes = f"{self.num_processes} process{'es' if self.num_processes > 1 else ''}"
+        processes = counted(self.num_processes, "process", "processes")
         device, accumulated = self.per_device_train_batch_size, self.gradient_accumulation_steps
         cut = f"{device} per device × {accumulated} accumulated × {processes}"
         return f"{self.global_train_batch_size} sequences per step = {cut}"
@@ -237,15 +238,14 @@ def place(
             f"{num_processes} processes; use a multiple of {num_processes}"
         )
     per_process = global_train_batch_size // num_processes
-    usual = _USUAL_TOKENS.get(device, _USUAL_TOKENS["cuda"]) // max(max_seq_length, 128)
-    usual = per_process if joins_batch else largest_divisor(per_process, max(usual, 1))
+    most = max(_USUAL_TOKENS.get(device, _USUAL_TOKENS["cuda"]) // max(max_seq_length, 128), 1)
+    usual = per_process if joins_batch else largest_divisor(per_process, most)
     per_device = settings.per_device_train_batch_size or usual
     if per_process % per_device:
         works = ", ".join(str(size) for size in range(1, per_process + 1) if per_process % size == 0)
         raise PlacementError(
             f"placement.per_device_train_batch_size: {per_device} does not divide the {per_process} sequences that "
-            f"each of {num_processes} process(es) takes from the global batch of {global_train_batch_size}; "
-            f"use one of {works}"
+            f"each process takes from the global batch of {global_train_batch_size}; use one of {works}"
         )
     strategy = _strategy(settings) if num_processes > 1 else "single"
     precision = _precision(settings.mixed_precision, device, strategy == "fsdp")

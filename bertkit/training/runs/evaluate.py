@@ -163,7 +163,7 @@ def propose(
     steps = max((int(entry.get("step", 0)) for entry in history), default=0)
     is_poor = has_collapsed or facts.lacks_classes or NO_BETTER in facts.sentences
     if facts.learnt_little and can_be_higher:
-        return Proposal("longer and at a higher rate", command, (*longer, higher))
+        return Proposal("longer and at a higher rate" if longer else "at a higher rate", command, (*longer, higher))
     if is_poor and 0 < steps < _FEW_STEPS and longer:
         return Proposal("longer", command, longer)
     if has_collapsed and not facts.learnt_little:

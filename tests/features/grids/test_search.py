@@ -85,6 +85,27 @@ def test_a_trial_without_its_values_gets_them(searched, tmp_path):
     assert len(search.settings()) == 1
 
 
+@pytest.mark.parametrize("left", [b"", b'{"op_code": 4, "wor'])
+def test_reading_a_search_leaves_its_journal(searched, tmp_path, left):
+    """A worker may be writing to it, and the folder may be read-only."""
+    definition, source = searched
+    source.cells()
+    with (tmp_path / JOURNAL).open("ab") as journal:
+        journal.write(left)
+    before = (tmp_path / JOURNAL).read_bytes()
+    search = Search(definition, tmp_path)
+    assert [setting.number for setting in search.settings()] == [0]
+    assert not search.pruned()
+    assert not search.failed()
+    assert (tmp_path / JOURNAL).read_bytes() == before
+
+
+def test_a_journal_without_a_line_has_no_trials(searched, tmp_path):
+    definition, _ = searched
+    (tmp_path / JOURNAL).touch()
+    assert Search(definition, tmp_path).settings() == []
+
+
 def test_a_worker_waits_for_one_that_completes_the_grid(searched, tmp_path, monkeypatch):
     """However long that predicts the test set."""
     _, source = searched
