@@ -133,8 +133,8 @@ def infer_problem(
     Raises:
         DataError: some labels are finite numbers and others are not, such as ``N/A``, ``nan`` or ``inf`` among scores:
             either they are dirt, or the numbers are names of classes. The message lists the first ten of the fewer
-            ones. Or there are few different numbers, and some have decimals: these can be both. Or most labels are
-            numbers with a comma, such as ``2,9``, which can be several labels too.
+            ones. Or there are few different numbers, and some have decimals: these can be both. Or more than 20 are
+            different numbers with a comma, such as ``2,9``, which can be several labels too.
 
     >>> infer_problem(Table({"label": ["1.0", "0.0", ""]}, "x.csv", ""), "label")
     ('single_label', 'inferred from 2 labels: whole numbers')
