@@ -28,8 +28,8 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
     """Yields the bytes of a text in UTF-8; says on stderr if the encoding was another, with an example.
 
     UTF-8 passes unchanged, and so do its faults. Text whose first bytes that are not ASCII are not UTF-8 is read as
-    Windows-1252 (cp1252) from there on, if it has words of Western Europe; text with a mark of UTF-16, or with its NUL
-    bytes, as UTF-16. At most one block and the incomplete line before it are held in memory.
+    Windows-1252 (cp1252) from there on, if it has words of Western Europe; text with a mark of UTF-16 or UTF-32, or
+    with its NUL bytes, as that. At most one block and the incomplete line before it are held in memory.
 
     Args:
         blocks: the bytes of a text file, decompressed.

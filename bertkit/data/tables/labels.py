@@ -1,4 +1,5 @@
-"""Labels of a table: what they are (one class, several classes or a number per row), decided by `decide` alone.
+"""Labels of a table: what they are (one class, several classes or a number per row), decided by `decide` alone; and
+the texts of a table, of which none may be empty.
 
 The decision is stated in one line before a training.
 """
@@ -132,7 +133,8 @@ def infer_problem(
     Raises:
         DataError: some labels are finite numbers and others are not, such as ``N/A``, ``nan`` or ``inf`` among scores:
             either they are dirt, or the numbers are names of classes. The message lists the first ten of the fewer
-            ones. Or there are few different numbers, and some have decimals: these can be both.
+            ones. Or there are few different numbers, and some have decimals: these can be both. Or more than 20 are
+            different numbers with a comma, such as ``2,9``, which can be several labels too.
 
     >>> infer_problem(Table({"label": ["1.0", "0.0", ""]}, "x.csv", ""), "label")
     ('single_label', 'inferred from 2 labels: whole numbers')

@@ -188,7 +188,7 @@ class RowFault(NamedTuple):
 
 
 class CheckedTable(NamedTuple):
-    """A table of text classification: its faults, and its rows without any; None if it cannot be read."""
+    """A table of text classification: its faults, and its rows without any; None if it has none, or cannot be read."""
 
     faults: list[RowFault]
     sound: Table | None = None

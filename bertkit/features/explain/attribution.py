@@ -360,7 +360,6 @@ def _integrate(
         return target.of(subject.call({"input_ids": input_ids, **rest}))
 
     method: Any = LayerIntegratedGradients(forward, network.model.get_input_embeddings())
-    values, error, steps = np.zeros(len(subject.pieces.ids)), 0.0, 0
     for steps in _STEPS:
         attributed = method.attribute(
             batch["input_ids"],

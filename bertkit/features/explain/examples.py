@@ -107,7 +107,7 @@ class SeenExamples(Result):
         return sum(self.kinds.values())
 
     def shares(self) -> list[tuple[str, float, str]]:
-        """Returns name, share and expectation of each count."""
+        """Returns name, share in [0, 1] and expectation, as text, of each count."""
         rows = [("predicted, of all tokens", self.predicted / self.tokens, f"{100 * self.data.mlm_probability:g}%")]
         expected = {
             "masked": self.data.mask_replace_prob,
@@ -119,7 +119,9 @@ class SeenExamples(Result):
             for name in _KINDS
         ]
         if self.random_pairs is not None:
-            rows.append((self.meaning(1), self.random_pairs, "50%"))
+            # Text of a single sentence has none left for B, which then always is of another document.
+            half = "50% or more" if self.data.pair_objective == "nsp" else "50%"
+            rows.append((self.meaning(1), self.random_pairs, half))
         return rows
 
     def meaning(self, label: int | None) -> str:

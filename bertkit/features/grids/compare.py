@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.data.tables import Table, read_table
-from bertkit.data.tables.classes import is_missing, names_of_labels
+from bertkit.data.tables.classes import is_missing, is_number, names_of_labels
 from bertkit.data.tables.labels import infer_problem
 from bertkit.data.tables.table import to_number
 from bertkit.data.tables.table_files import is_table
@@ -119,18 +120,14 @@ def _join_folds(name: str, of_folds: Sequence[Sequence[Outcome]]) -> System:
     texts = [outcomes[0].same_texts + start for outcomes, start in zip(of_folds, starts, strict=True)]
     return dataclasses.replace(
         folds[0],
-        runs=[_join_parts(of_run) for of_run in zip(*(fold.runs for fold in folds), strict=True)],
-        references=_join_parts([fold.references for fold in folds]),
-        digests=_join_parts([fold.digests or [] for fold in folds]),
+        runs=[[*chain(*of_run)] for of_run in zip(*(fold.runs for fold in folds), strict=True)],
+        references=[*chain(*(fold.references for fold in folds))],
+        digests=[*chain(*(fold.digests or [] for fold in folds))],
         same_texts=np.concatenate(texts),
-        places=_join_parts([fold.places for fold in folds]),
+        places=[*chain(*(fold.places for fold in folds))],
         folds=tuple(sizes),
         verdict=(),  # a verdict is of one run
     )
-
-
-def _join_parts(parts: Sequence[Sequence[Any]]) -> list[Any]:
-    return [each for part in parts for each in part]
 
 
 # ---- files of predictions -------------------------------------------------------------------------------------------
@@ -202,7 +199,7 @@ def _read_classes(systems: Sequence[System | Table], metric: str | None) -> list
             classes; the message lists the places.
     """
     texts = [[list(map(str, values)) for values in _list_values(each)] for each in systems]
-    are_numbers = all(map(_is_number, texts[0][-1]))
+    are_numbers = all(map(is_number, texts[0][-1]))
     if metric is None and are_numbers:
         raise_listed(
             [
@@ -211,11 +208,11 @@ def _read_classes(systems: Sequence[System | Table], metric: str | None) -> list
                 for each, of_system in zip(systems, texts, strict=True)
                 if isinstance(each, Table)
                 for row, value in enumerate(of_system[0])
-                if not _is_number(value)
+                if not is_number(value)
             ]
         )
     values = {value for of_system in texts for column in of_system for value in column}
-    names = names_of_labels(value for value in values if _is_number(value) or not are_numbers)
+    names = names_of_labels(value for value in values if is_number(value) or not are_numbers)
     named = [[[names.get(value, value) for value in column] for column in of_system] for of_system in texts]
 
     def are_right(predictions: Sequence[Any], references: Sequence[Any]) -> list[bool]:
@@ -229,7 +226,3 @@ def _read_classes(systems: Sequence[System | Table], metric: str | None) -> list
 
     pairs = zip(systems, named, strict=True)
     return [_replace_values(each, columns, measure, terms, _OF_CLASSES[0]) for each, columns in pairs]
-
-
-def _is_number(text: str) -> bool:
-    return math.isfinite(to_number(text))

@@ -72,7 +72,8 @@ class Proposal(Summarized):
         curve = [f"no learning curve: {self.no_curve}"] if self.curve is None else self.curve.lines()
         below = "" if self.labelled is None else f", above the {self.labelled:,} labelled ones"
         file = [] if self.output is None else [f"{counted(len(self.rows), 'row')} to label{below}: {self.output}"]
-        then = [f"label them, in the file or with {self.page}, then:", self.command] if self.command else []
+        label = f"label them, in the file or with {self.page}"
+        then = [f"{label}, then:", self.command] if self.command else [label] if self.page else []
         return [*curve, *file, *then]
 
     def summary(self) -> Summary:
@@ -112,8 +113,8 @@ def propose_rows(
         trust_remote_code: run the code that the checkpoint brings.
 
     Raises:
-        RecipeError: the run predicts no class, or several per row, or one of its columns has the name of one of these;
-            or ``rows`` is below 1.
+        RecipeError: the run predicts no class, or several per row, or one of its columns is named ``guess``,
+            ``probability`` or ``reason``; or ``rows`` is below 1.
         DataError: the rows cannot be read, or none is left.
         CheckpointError: the run cannot be loaded.
         OutputError: the file exists, cannot be written, or its ending is not one of these.

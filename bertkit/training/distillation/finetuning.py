@@ -60,11 +60,9 @@ class FinetunedTeacher(Teacher):
         name = settings.teacher
         refuse_ensemble(name)
         config = load_config(name, any_encoder=True)
-        head = saved_head(config)
-        if not isinstance(task.head, str):
-            head = (config.architectures or [None])[0]
+        saved = (config.architectures or ["none"])[0]
+        head = saved_head(config) if isinstance(task.head, str) else saved
         if head != head_name(task):
-            saved = (config.architectures or ["none"])[0]
             raise CheckpointError(
                 f"train.distill.teacher: {name} has the head {saved}; the task "
                 f"{task.name} needs {head_name(task)}; give a checkpoint that was fine-tuned for this task"
@@ -150,8 +148,8 @@ class TaughtTask(Objective):
         loss = mean_loss(self._kind.loss(outputs, compared, settings.temperature), of_teacher)
         if hidden is not None:
             states = self._recorder.pop()[HIDDEN]
-            counted = _only(hidden, rows, batch["attention_mask"] != 0)
-            loss = loss + settings.hidden * mean_loss(cosine_distance(states, counted), of_hidden)
+            hidden = _only(hidden, rows, batch["attention_mask"] != 0)
+            loss = loss + settings.hidden * mean_loss(cosine_distance(states, hidden), of_hidden)
         loss = loss.where(is_finite, torch.nan)  # NaN of the teacher is not taken for a missing output
         if settings.weight == 1:
             return loss
@@ -241,8 +239,8 @@ def _collate(collate: Collate, kind: Distilled, rows: Sequence[Mapping[str, Any]
     tokens = [kind.predicted_tokens(row) for row in rows]
     if tokens[0] is not None:
         batch[_TOKENS] = torch.full(batch["input_ids"].shape, torch.nan)
-        for counted, of_row in zip(batch[_TOKENS], tokens, strict=True):
-            counted[: len(of_row or ())].masked_fill_(torch.tensor(of_row), 1.0)
+        for marks, of_row in zip(batch[_TOKENS], tokens, strict=True):
+            marks[: len(of_row or ())].masked_fill_(torch.tensor(of_row), 1.0)
     return batch
 
 
@@ -254,10 +252,10 @@ def _counted(batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
 
 def _only(values: Tensor, rows: Tensor, tokens: Tensor | None) -> Tensor:
     """Returns outputs of a teacher, (B, …) or (B, S, …), with NaN in place of what does not count."""
-    counted = rows.view(-1, *[1] * (values.dim() - 1))
+    counts = rows.view(-1, *[1] * (values.dim() - 1))
     if tokens is not None:
-        counted = counted & tokens.view(*tokens.shape, *[1] * (values.dim() - 2))
-    return values.where(counted, torch.nan)
+        counts = counts & tokens.view(*tokens.shape, *[1] * (values.dim() - 2))
+    return values.where(counts, torch.nan)
 
 
 def _order_of_labels(task: Task, config: PreTrainedConfig, name: str) -> list[int] | None:

@@ -92,12 +92,22 @@ def test_counts_are_near_the_rule(store):
     assert sum(share for name, share in shares.items() if name.endswith("of these")) == pytest.approx(1)
 
 
+def test_single_sentences_make_more_random_pairs_than_half(checkpoint, tmp_path):
+    text, place = tmp_path / "text.txt", tmp_path / "store"
+    text.write_text("a good film.\n\n" * 20)
+    build_corpus([text], place, tokenizer=str(checkpoint), document_separator="blank-line")
+    seen = explain(corpus=place, recipe=RECIPE)
+    assert seen.shares()[-1] == ("B is of another document", 1.0, "50% or more")
+    assert "a single sentence, B always is of another document" in seen.html()
+
+
 def test_sentence_order_has_its_own_words(store):
     recipe = {**RECIPE, "task": {"kind": "pretraining", "pair_objective": "sop"}}
     seen = explain(corpus=store, recipe=recipe)
     assert seen.meaning(1) == "A follows B"
     assert all(example.document_a == example.document_b for example in seen.examples)
     assert "A follows B" in seen.html()
+    assert seen.shares()[-1][2] == "50%"
 
 
 def test_page_and_record_have_every_prediction(store):

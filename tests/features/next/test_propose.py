@@ -290,6 +290,7 @@ def test_a_checkpoint_without_its_data_proposes_rows_alone(fine_tuned, unlabelle
     assert len(rows_of(tmp_path / "o.csv")) == 3
     assert proposal.labelled is None
     assert proposal.curve is None
+    assert proposal.lines()[-1] == f"label them, in the file or with {proposal.page}"
 
 
 def test_a_checkpoint_of_a_run_gives_the_command_of_the_run(scored, labelled, unlabelled, tmp_path):
