@@ -86,7 +86,9 @@ def plain(value: Any) -> Any:
 
 
 class CsvRows:
-    """Formats rows as CSV; the first call adds the header. Columns that later rows alone have are an OutputError.
+    """Formats rows, at least one at a time, as CSV; the first call adds the header, the names of its first row.
+
+    Columns that later rows alone have are an OutputError.
 
     Args:
         safe: escape text that spreadsheets would take for a formula.
@@ -118,10 +120,10 @@ class CsvRows:
 
 
 def spread(row: Row, leaves_out_labels: bool) -> Row:
-    """Returns a row with a column ``probabilities.NAME`` for each label, for CSV, Parquet and DataFrames.
+    """Returns a row with a column ``COLUMN.KEY`` for each key of a mapping, for CSV, Parquet and DataFrames.
 
-    With ``leaves_out_labels`` the probabilities of some labels only are given, which differ between rows; they stay one
-    column then.
+    The mappings are probabilities by label. With ``leaves_out_labels`` those of some labels only are given, which
+    differ between rows; they stay one column then.
 
     >>> spread({"label": "a", "probabilities": {"a": 0.75, "b": 0.25}}, False)
     {'label': 'a', 'probabilities.a': 0.75, 'probabilities.b': 0.25}

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 # An underscore between two letters or digits is plain text.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$&#]|(?<![^\W_])_|_(?![^\W_])")
-# That of a list, or a rule.
-_STARTS_BLOCK = re.compile(r"^(\d{0,9})([-+.)])(?=\s|-*$)")
+# The mark of an item of a list, or the first dash of a rule.
+_STARTS_BLOCK = re.compile(r"^(\d{0,9})([-+.)])(?=\s|[-\s]*$)")
 
 
 def escape(text: str) -> str:

@@ -79,7 +79,7 @@ def _restored(outputs: Any, places: np.ndarray) -> Any:
 
 
 def has_nan(outputs: Any) -> bool:
-    """Returns whether an array is, or tuples, lists and mappings have, an output that is no number.
+    """Returns whether an output is NaN, in an array, or in tuples, lists and mappings of arrays.
 
     >>> has_nan({"logits": [np.array([1.0, np.nan])], "labels": np.array([1])}), has_nan((None, np.zeros(2)))
     (True, False)

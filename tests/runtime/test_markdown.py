@@ -32,6 +32,11 @@ def test_a_name_is_shown_as_it_is(name):
     assert (block.type, rest) == ("fence", [])
 
 
+@pytest.mark.parametrize("name", ["---", "- - -", "-- -", "--- ---", "- a", "+ a", "1. a", "12) a", "+"])
+def test_a_text_at_the_start_of_a_line_is_no_rule_and_no_list(name):
+    assert [token.type for token in PARSER.parse(escape(name))] == ["paragraph_open", "inline", "paragraph_close"]
+
+
 def test_ordinary_names_stay_as_they_are():
     for name in ("…/train_file.csv, 9 of 90 rows", "f1_ORG", "nyu-mll/glue (sst2), 67349 examples", "SST-2: größer"):
         assert escape(name) == name

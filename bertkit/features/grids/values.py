@@ -78,9 +78,9 @@ def spaces_of(option: str, entries: Values, faults: list[str]) -> dict[str, Any]
     """
     pairs: list[tuple[str, Any]] = []
     if is_mapping := isinstance(entries, Mapping):
-        pairs += entries.items()
+        pairs += ((str(key), space) for key, space in entries.items())
     else:
-        for text in several(entries):
+        for text in map(str, several(entries)):
             key, equals, values = text.partition("=")
             if text == "paper" and option == "--grid":
                 pairs += PAPER.items()

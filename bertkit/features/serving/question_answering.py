@@ -32,7 +32,7 @@ class Parameters(Strict):
         top_k: number of answers to each question. More than 1 gives a list of them: at most the checkpoint's
             ``n_best_size`` spans, and no answer if it is possible. ``None`` and 1 give one answer, not in a list.
         max_answer_len: maximum tokens of an answer; ``None`` is the value of the checkpoint.
-        handle_impossible_answer: whether no answer is possible; ``None`` as the checkpoint was trained.
+        handle_impossible_answer: whether a question may have no answer; ``None`` as the checkpoint was trained.
     """
 
     top_k: Annotated[int, Field(ge=1)] | None = None

@@ -192,7 +192,7 @@ def _in_columns(value: Any, place: str, unanswerable: bool, faults: list[str]) -
         lists = []
     if not lists or not all(isinstance(each, list) for each in lists) or len(lists[0]) != len(lists[1]):
         faults.append(
-            f"{place}: answers is {str(value)[:60]!r}; expected {{'text': […], 'answer_start': […]}}, of equal length"
+            f"{place}: answers is {shown(value)}; expected {{'text': […], 'answer_start': […]}}, of equal length"
         )
         return none
     for text, start in zip(*lists, strict=True):
@@ -272,4 +272,4 @@ def _each(parent: Any, key: str, place: str, faults: list[str]) -> Iterator[tupl
         if isinstance(child, dict):
             yield f"{place}{key}[{index}]", child
         else:
-            faults.append(f"{place}{key}[{index}] is {str(child)[:40]!r}; expected an object")
+            faults.append(f"{place}{key}[{index}] is {shown(child)}; expected an object")

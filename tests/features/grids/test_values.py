@@ -79,6 +79,19 @@ def test_values_that_cannot_be_are_one_fault(option, given, fault):
 
 
 @pytest.mark.parametrize(
+    ("grid", "fault"),
+    [
+        ([{"train.max_steps": [1]}], "--grid {'train.max_steps': [1]}: expected paper, or KEY=VALUE,VALUE"),
+        ({1: [2]}, "--grid 1: expected block.key"),
+    ],
+)
+def test_a_grid_of_another_form_is_a_fault(grid, fault):
+    with pytest.raises(RecipeError) as error:
+        define("rte", {}, grid, (), trials=None, seeds=1, folds=None)
+    assert fault in str(error.value)
+
+
+@pytest.mark.parametrize(
     ("recipe", "fault"),
     [("x", "unknown recipe 'x'; `bertkit recipes list` lists all recipes"), ("x.yaml", "recipe x.yaml: no such file")],
 )

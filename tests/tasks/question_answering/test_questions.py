@@ -123,7 +123,7 @@ def test_all_answers_misplaced_is_an_error(tmp_path):
         ("[1]", "no list data; expected SQuAD's format"),
         ({"data": []}, "no questions; expected SQuAD's format"),
         ({"data": [{"paragraphs": [{"context": "c"}]}]}, r"no list data\[0\].paragraphs\[0\].qas"),
-        ({"data": [3]}, r"data\[0\] is '3'; expected an object"),
+        ({"data": [3]}, r"data\[0\] is 3; expected an object"),
         (nested(qa("x", ("dog", 4), is_impossible=True)), r"qas\[0\] \(id x\): is_impossible is true, but there are"),
         (nested(qa("x", is_impossible="no")), "is_impossible is 'no'; expected true or false"),
     ],
@@ -136,10 +136,16 @@ def test_another_form_is_refused_with_its_place(tmp_path, document, expected):
 def test_faults_of_questions_are_named_together():
     table = Table(
         {
-            "id": ["a", "a", "b", "c"],
-            "context": ["x", "x", "", "x"],
-            "question": ["q", "q", "q", None],
-            "answers": [{"text": ["x"]}, [], [{"text": " ", "answer_start": 0}], [{"text": "x", "answer_start": "0"}]],
+            "id": ["a", "a", "b", "c", "d"],
+            "context": ["x", "x", "", "x", "x"],
+            "question": ["q", "q", "q", None, "q"],
+            "answers": [
+                {"text": ["x"]},
+                [],
+                [{"text": " ", "answer_start": 0}],
+                [{"text": "x", "answer_start": "0"}],
+                None,
+            ],
         },
         "dev.jsonl",
         "",
@@ -151,10 +157,11 @@ def test_faults_of_questions_are_named_together():
         "dev.jsonl, row 1: several questions have the id 'a'",
         "dev.jsonl, row 3: context is empty",
         "dev.jsonl, row 4: no value for 'question'",
-        "row 1 (id a): answers is \"{'text': ['x']}\"; expected {'text': […], 'answer_start': […]}",
+        "row 1 (id a): answers is {'text': ['x']}; expected {'text': […], 'answer_start': […]}",
         "row 2 (id a): no answer; give --version-2-with-negative if questions may have none",
         "row 3 (id b): an answer is ' '; expected text",
         "row 4 (id c): answer_start is '0'; expected a whole number",
+        "row 5 (id d): answers is None; expected {'text'",
     ):
         assert expected in message
     with pytest.raises(DataError, match="no column 'answers'"):
