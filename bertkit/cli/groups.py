@@ -32,9 +32,9 @@ PANELS: dict[str, tuple[str, ...]] = {
 
 
 def has_command(words: str) -> bool:
-    """Returns whether the command that a command line begins with, without ``bertkit``, is there."""
+    """Returns whether the first word of a command line, without ``bertkit``, is a command or a group that is there."""
     name = words.split()[0]
-    return any(name in names for names in in_panels(PANELS).values())
+    return any(name in names for names in in_panels().values())
 
 
 class Group(TyperGroup):
@@ -103,13 +103,13 @@ class InOrderOfUse(Group):
 
     def list_commands(self, ctx: Any) -> list[str]:
         names = super().list_commands(ctx)
-        known = [name for of_panel in in_panels(PANELS).values() for name in of_panel if name in names]
+        known = [name for of_panel in in_panels().values() for name in of_panel if name in names]
         return [*known, *(name for name in names if name not in known)]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands in the sections of their panels."""
         width, commands = formatter.width - _NAMES, self.commands
-        panels = in_panels(PANELS)
+        panels = in_panels()
         known = {name for names in panels.values() for name in names}
         panels["Others"] = [name for name in commands if name not in known]
         for panel, names in panels.items():
@@ -144,13 +144,9 @@ def load_command(name: str) -> Any:
     return command
 
 
-def in_panels(panels: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Returns the commands of each panel of the help, with those of features.
-
-    Args:
-        panels: panel → commands of the core, in the order of use.
-    """
-    placed = {panel: list(names) for panel, names in panels.items()}
+def in_panels() -> dict[str, list[str]]:
+    """Returns the commands of each panel of the help: those of `PANELS`, and those of features at their places."""
+    placed = {panel: list(names) for panel, names in PANELS.items()}
     waiting = {name: place for _, commands in declared("COMMANDS") for name, place in commands.items() if place[0]}
     while waiting:
         # Those that stand after a command of a feature wait until that is placed, unless they wait for each other.

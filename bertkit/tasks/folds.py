@@ -158,10 +158,10 @@ def scored_by_folds(task: Task, train: Split, copies: str) -> Split:
 
 
 def number_of_folds(task: Task, train: Split) -> int:
-    """Returns how many folds score a training set.
+    """Returns how many folds score a training set: ``data.folds`` if it is set.
 
-    0 for a large one, for one with too few texts to divide, and for classes of one row each, which no model of a fold
-    could know.
+    Otherwise 0 for a large one, for one without the column ``labels`` or with too few texts to divide, and for classes
+    of one row each, which no model of a fold could know.
     """
     if task.data.folds:
         return int(task.data.folds)

@@ -14,6 +14,7 @@ from itertools import chain
 from bertkit.data.tables.classes import is_missing
 from bertkit.features.checks.findings import Finding, extra, note, rule, warning
 from bertkit.features.checks.subject import Subject, Texts, checked, words_of
+from bertkit.runtime.errors import quoted, shown
 from bertkit.runtime.progress import inflected
 from bertkit.tasks.base import truncation_hint
 from bertkit.tasks.splits import ColumnsOf
@@ -56,7 +57,7 @@ def one_word_text(subject: Subject) -> Iterator[Finding]:
                 yield level(
                     texts.place(rows[0]),
                     f"{_describe_share(len(rows), texts, 'has', 'have')} one word in {column}; the first is "
-                    f"{values[rows[0]].strip()!r}",
+                    + shown(values[rows[0]].strip()),
                     "check that this is the column to read, and that its texts are complete",
                 )
 
@@ -119,11 +120,11 @@ def mojibake(subject: Subject) -> Iterator[Finding]:
         rows = [row for row, values in enumerate(texts.rows()) if not bad.isdisjoint(values)] if bad else []
         if rows:
             text = next(values[rows[0]] for values in texts.columns.values() if values[rows[0]] in bad)
-            sign = next(place for place, sign in enumerate(text) if not sign.isascii())
+            place = next(place for place, sign in enumerate(text) if not sign.isascii())
             yield warning(
                 texts.place(rows[0]),
                 f"{_describe_share(len(rows), texts, 'looks', 'look')} as if decoded with a wrong encoding; the first "
-                f"has {text[max(0, sign - 20) : sign + 20].strip()!r}",
+                f"has {text[max(0, place - 20) : place + 20].strip()!r}",
                 "read the source in its own encoding and write UTF-8; the Python library ftfy repairs most such texts",
             )
 
@@ -145,7 +146,7 @@ def id_column(subject: Subject) -> Iterator[Finding]:
 
 @rule("leak", "splits")
 def leak(subject: Subject) -> Iterator[Finding]:
-    """Finds a column or a word that determines the class of an example alone."""
+    """Finds a column or a word that determines the class of an example alone; of a class all such words at once."""
     classes = subject.classes.get("train", [])
     if not subject.texts or any(len(names) != 1 for names in classes) or len({names[0] for names in classes}) < 2:
         return
@@ -162,20 +163,26 @@ def leak(subject: Subject) -> Iterator[Finding]:
     having: Counter[str] = Counter()
     by_class: Counter[tuple[str, str]] = Counter()
     for row, label in zip(texts.rows(), labels, strict=True):
-        words = {word for text in row for word in text.split()}
+        words = list(dict.fromkeys(word for text in row for word in text.split()))
         having.update(words)
         by_class.update((word, label) for word in words)
+    telling: dict[str, list[str]] = {}  # words of a class, the most frequent first
     for (word, label), count in by_class.most_common():
-        recall = count / sizes[label]
         if count < _LEAK_EXAMPLES:
             break
-        if recall >= _LEAK_RECALL and count >= _LEAK_PRECISION * having[word]:
-            yield warning(
-                "train",
-                f"the word {word!r} is in {100 * recall:.1f} % of the {sizes[label]:,} examples of {label!r}, and "
-                f"{100 * count / having[word]:.1f} % of the {having[word]:,} examples with it have this label",
-                "remove the word if it is not known when the model is used, such as a mark of the source",
-            )
+        if count / sizes[label] >= _LEAK_RECALL and count >= _LEAK_PRECISION * having[word]:
+            telling.setdefault(label, []).append(word)
+    for label, (word, *others) in telling.items():
+        count = by_class[word, label]
+        verb = inflected(len(others), "tells", "tell")
+        yield warning(
+            "train",
+            f"the word {shown(word)} is in {100 * count / sizes[label]:.1f} % of the {sizes[label]:,} examples of "
+            f"{label!r}, and {100 * count / having[word]:.1f} % of the {having[word]:,} examples with it have this "
+            f"label{f'; {quoted(others)} {verb} it as well' if others else ''}",
+            f"remove the {inflected(len(others) + 1, 'word if it is', 'words if they are')} not known when the model "
+            "is used, such as a mark of the source",
+        )
 
 
 def _describe_share(count: int, texts: Texts, singular: str, plural: str) -> str:

@@ -154,7 +154,7 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
     most = max((row.n for row in rows), default=0)
     means = {row.name: row.mean for row in rows if row.n == most and row.mean is not None}
     best = max(means, key=lambda name: means[name], default=None)
-    of_best = {name: run for name, run in runs.items() if name.startswith(f"{best}-seed=") and "score" in run}
+    of_best = scored_runs(runs, best)
     note, tried = "no other setting to choose from", sum(row.n > 0 for row in rows)
     if tried > 1:
         chosen = f"the best of {tried} settings by the mean score on the validation set"
@@ -173,6 +173,11 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
         unfinished=unfinished,
         test={"n": len(tests), **summarize_scores(tests, score_range)} if tests else None,
     )
+
+
+def scored_runs(runs: Mapping[str, Record], setting: str | None) -> dict[str, Record]:
+    """Returns the records with a score of the runs of a setting, by the name of the run; none without a setting."""
+    return {name: record for name, record in runs.items() if name.startswith(f"{setting}-seed=") and "score" in record}
 
 
 def read_results(folder: Path) -> tuple[Definition, GridResults]:

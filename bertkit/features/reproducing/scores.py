@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.features.grids.definition import RUNS
-from bertkit.features.grids.results import COLLAPSED, GridResults, summarize_scores
+from bertkit.features.grids.results import COLLAPSED, GridResults, scored_runs, summarize_scores
 from bertkit.features.grids.table import failures
 from bertkit.features.grids.values import label
 from bertkit.features.reproducing.paper import PaperRow, PaperTable, System, paper_run
@@ -158,12 +158,7 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
     if grid is None:
         return replace(empty, note=f"not run: {missing}")
     best = grid.best_setting
-    of_best = f"{grid.best}-seed="
-    places = [
-        grid.output_dir / RUNS / name
-        for name, record in grid.runs.items()
-        if "score" in record and name.startswith(of_best)
-    ]
+    places = [grid.output_dir / RUNS / name for name in scored_runs(grid.runs, grid.best)]
     results = [read_json(place / "all_results.json") for place in places]
     known = [each for each in results if each.get(row.key) is not None]
     if not known:

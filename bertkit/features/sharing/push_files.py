@@ -95,7 +95,8 @@ def _write_native(checkpoint: str, folder: Path) -> None:
     own = own_head(config, checkpoint)
     if own is None and config.model_type not in BERT:
         raise RecipeError(
-            f"--as bertkit: {checkpoint} is of type {config.model_type!r}, whose classes are not part of bertkit"
+            f"--as bertkit: {checkpoint} is of type {config.model_type!r}, whose classes are not part of bertkit; give "
+            "--as bert"
         )
     with without_library_bars():
         model, _ = load_model(own or head_of(config, checkpoint), checkpoint, config, new_head=False)

@@ -67,7 +67,7 @@ def workbook_and_sheet(path: str | Path) -> tuple[str, str | None]:
     """
     whole = str(path)
     found = _SHEET.search(whole)
-    if found is None or (not is_url(whole) and os.path.exists(whole)):
+    if found is None or os.path.exists(whole):
         return whole, None
     return whole[: found.end() - 1], whole[found.end() :]
 

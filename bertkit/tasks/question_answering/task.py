@@ -2,7 +2,7 @@
 
 The model reads [CLS] question [SEP] text [SEP]; two vectors score every token as first and as last of the answer.
 
-Dimension letters: N windows, B windows of a batch, S tokens.
+Dimension letter: B windows of a batch.
 """
 
 from __future__ import annotations

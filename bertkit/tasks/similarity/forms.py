@@ -19,7 +19,7 @@ CLOSENESS = {"contradiction": 0, "neutral": 1, "entailment": 2}
 
 _OF_INFERENCE = ({"premise", "hypothesis"}, {"question", "sentence"})  # the columns of SNLI and MNLI, and of QNLI
 _MOST_CLASSES = 4  # three classes, and -1
-_NEGATION = re.compile(r"(?:not|non|ir|dis)[ _-]?(.+)")
+_NEGATION = re.compile(r"(?:not|non|un|in|ir|dis)[ _-]?(.+)")
 _DISTANCE = re.compile(r"(?:.*[ _-])?(?:distances?|dist|dissimilarity|difference|rank)(?:[ _-].*)?", re.IGNORECASE)
 # qid, pair_id and pairID, but not "valid"; and a column without a name
 _NUMBER_OF_ROW = re.compile(r"(?i:(?:.*[ _-])?(?:[a-z]?id|ids|idx|index|number|row|line|year)\d*)|.*[a-z](?:Id|ID)|")
@@ -103,8 +103,8 @@ def words_of(values: Iterable[Any]) -> set[str]:
 def opposites(words: Iterable[str]) -> Mapping[str, float]:
     """Returns the scores of two classes of which one denies the other, and of true and false; none for others.
 
-    >>> opposites(["entailment", "not_entailment"]), opposites(["good", "bad"])
-    ({'entailment': 1.0, 'not_entailment': 0.0}, {})
+    >>> opposites(["entailment", "not_entailment"]), opposites(["unrelated", "related"]), opposites(["good", "bad"])
+    ({'entailment': 1.0, 'not_entailment': 0.0}, {'related': 1.0, 'unrelated': 0.0}, {})
     """
     words = {*words}
     if words == {"true", "false"}:

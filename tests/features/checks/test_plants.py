@@ -51,6 +51,23 @@ def test_clean_tables_have_no_finding(table):
     assert 0 < plan["memory_bytes"] < plan["memory_available_bytes"]
 
 
+def test_the_words_of_a_class_are_one_finding(table, no_trial):
+    footer = [f"mark{number}" for number in range(24)]
+    for row in table.train:
+        row["text"] += " " + (" ".join(footer) if row["label"] == "yes" else "")
+    [finding] = [each for each in table.report().findings if each.code == "leak"]
+    assert "the word 'mark0' is in 100.0 % of the 200 examples of 'yes', and 100.0 %" in finding.message
+    assert "this label; 'mark1', 'mark2', " in finding.message
+    assert finding.message.endswith("'mark20' and 3 more tell it as well")
+    assert finding.remedy.startswith("remove the words if they are not known")
+
+
+def test_a_text_of_one_long_word_is_quoted_in_part(table, no_trial):
+    table.train[3]["text"] = "ab" * 5000
+    [finding] = [each for each in table.report().findings if each.code == "one-word-text"]
+    assert len(finding.message) < 300
+
+
 def test_lower_case_for_a_cased_checkpoint(table, cased, no_trial):
     table.model = cased
     assert table.codes() == {"casing"}

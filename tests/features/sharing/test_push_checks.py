@@ -67,7 +67,7 @@ def test_a_head_of_another_package_is_pushed_with_any_encoder(checkpoint, tmp_pa
     size = {"vocab_size": 200, "dim": 16, "n_heads": 2, "n_layers": 1, "hidden_dim": 16}
     DistilBertForSequenceClassification(DistilBertConfig(**size)).save_pretrained(tmp_path)
     load_tokenizer(str(checkpoint)).save_pretrained(tmp_path)
-    with pytest.raises(RecipeError, match="is of type 'distilbert', whose classes are not part of bertkit"):
+    with pytest.raises(RecipeError, match="'distilbert', whose classes are not part of bertkit; give --as bert"):
         bertkit.push(tmp_path, "ada/film", as_="bertkit", dry_run=True)
     monkeypatch.setattr(push_files, "own_head", lambda config, name: DistilBertForSequenceClassification)
     assert "model.safetensors" in bertkit.push(tmp_path, "ada/film", dry_run=True).files
