@@ -11,7 +11,7 @@ from bertkit.cli import options, training
 from bertkit.cli.commands import OF_DATA, OF_EVERY_RUN
 from bertkit.cli.finetune import task_recipe
 from bertkit.cli.printing import print_results
-from bertkit.cli.texts import numbers
+from bertkit.cli.texts import parse_numbers
 from bertkit.runtime.errors import RecipeError
 
 KINDS = ("classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering")
@@ -89,7 +89,7 @@ def distill(
     if texts and task is not None:
         raise RecipeError("--corpus is for pre-training and --task for fine-tuning; give only one of them")
     recipe = run.recipe if task is None else task_recipe(task, run.recipe)
-    layers = None if student_layers is None else numbers(student_layers, "--student-layers", "0,2,4")
+    layers = None if student_layers is None else parse_numbers(student_layers, "--student-layers", "0,2,4")
     sources: dict[str, Any] = {"recipe": recipe, "corpus": texts, "overrides": run.overrides()}
 
     def resolved() -> Mapping[str, Any]:

@@ -238,7 +238,7 @@ def embed(
     how: dict[str, Any] = {
         "text_column": text_column,
         "pooling": pooling,
-        "layers": numbers(layers, "--layers"),
+        "layers": parse_numbers(layers, "--layers"),
         "max_seq_length": max_seq_length,
         "stride": stride,
         "precision": precision,
@@ -277,7 +277,7 @@ def embed(
     print_result({"texts": count, "size": size, "output": str(output_file)}, [line], json)
 
 
-def numbers(text: str, flag: str, example: str = "-1,-2") -> list[int]:
+def parse_numbers(text: str, flag: str, example: str = "-1,-2") -> list[int]:
     """Parses whole numbers separated by commas, such as ``-1,-2``; RecipeError if an entry is not a whole number."""
     try:
         return [int(each) for each in text.split(",")]

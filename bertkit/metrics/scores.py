@@ -113,7 +113,9 @@ def compute(name: str, predictions: Any, references: Any, **options: Any) -> dic
                 if not isinstance(text, str):
                     raise ValueError(f"{name}: a prediction_text is {shown(text)}; expected a text")
             for answers in (each["answers"] for each in references):
-                if not isinstance(answers, Mapping) or isinstance(answers["text"], str):
+                texts: Any = answers["text"] if isinstance(answers, Mapping) else None
+                is_list = np.iterable(texts) and not isinstance(texts, str)
+                if not is_list or not all(isinstance(text, str) for text in texts):
                     raise ValueError(f"{name}: answers are {shown(answers)}; expected {{'text': [a text, ...]}}")
             return dict(getattr(squad, name)(predictions, references, **options))
         except KeyError as error:

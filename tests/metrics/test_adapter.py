@@ -62,7 +62,7 @@ def test_what_a_metric_does_not_take_is_refused():
     with pytest.raises(ValueError, match="squad: an example is 'a film'; expected a dictionary with its id"):
         metrics.compute("squad", ["a film"], ["a film"])
     question, answer = {"id": "p", "answers": {"text": ["a"]}}, {"id": "p", "prediction_text": "a"}
-    for answers in ({"text": "a"}, ["a"], None):
+    for answers in ({"text": "a"}, {"text": None}, {"text": [1]}, ["a"], None):
         with pytest.raises(ValueError, match=r"squad: answers are .*; expected {'text': \[a text, ...\]}"):
             metrics.compute("squad", [answer], [question | {"answers": answers}])
     with pytest.raises(ValueError, match="squad: a prediction_text is nan; expected a text"):

@@ -56,8 +56,8 @@ class Table:
             missing value: a null, or a key that a JSON object lacks; values inside of lists and objects are not
             checked.
         source: the path as given, or the Hub data set with configuration and split; for messages and the model card.
-        fingerprint: ``sha256:`` and 16 hexadecimal digits, the same for the same content; empty for parts of a file and
-            for table objects.
+        fingerprint: ``sha256:`` and 16 hexadecimal digits, the same for the same content of the source, also in a
+            `part`; empty for table objects, and for rows of a file that is not read as a whole.
         lines: line in which each row starts, or row of a sheet, from 1; None if places are row numbers instead.
         class_names: column → class names in the order of their ids, if the source has them.
         skipped: number of rows skipped because their number of fields differs from that of the header; of a folder,
@@ -195,7 +195,7 @@ def repeated_names(names: Sequence[str], place: str) -> list[str]:
 
 
 def with_names_first(rows: Iterator[Row], place: str, width: int = 1) -> Iterator[Row]:
-    """Yields the rows of a spreadsheet from the one with the names of the columns on, without titles above it.
+    """Returns the rows of a spreadsheet from the one with the names of the columns on, without titles above it.
 
     That is the first row, unless the rows down to the names have one value each, which is no usual name of a column and
     stands not right of the first name, and the names are two or more different words. What is left out is printed.
@@ -212,20 +212,22 @@ def with_names_first(rows: Iterator[Row], place: str, width: int = 1) -> Iterato
     if not leading or len(_select_filled(leading[0][1])) != 1 or len(leading[0][1]) < width:
         return chain(leading, rows)
     titles: dict[str, int] = {}
-    for number, row in islice(rows, _MOST_TITLES):
+    names: dict[int, str] = {}
+    for row in islice(rows, _MOST_TITLES):
         titles |= {value: column for column, value in _select_filled(leading[-1][1]).items()}
-        leading.append((number, row))
-        names = _select_filled(row)
+        leading.append(row)
+        names = _select_filled(row[1])
         if len(names) > 1:
-            if (
-                len(set(names.values())) == len(names)
-                and not any(math.isfinite(to_number(name)) for name in names.values())
-                and max(titles.values()) <= min(names)
-                and not any(matching(title, {*chain(*PAIRS, *TEXTS, *LABELS)}) for title in titles)
-            ):
-                say(f"{place} {number}: read as the names of the columns, below the title {next(iter(titles))!r}")
-                leading = leading[-1:]
             break
+    if (
+        len(set(names.values())) == len(names) > 1
+        and not any(math.isfinite(to_number(name)) for name in names.values())
+        and max(titles.values()) <= min(names)
+        and not any(matching(title, {*chain(*PAIRS, *TEXTS, *LABELS)}) for title in titles)
+    ):
+        leading = leading[-1:]
+        title = next(iter(titles))
+        say(f"{place} {leading[0][0]}: read as the names of the columns, below the title {title!r}")
     return chain(leading, rows)
 
 

@@ -178,7 +178,8 @@ def _measure_effect(
     growth: Growth,
     name: str,
 ) -> Effect:
-    """Splits the words anew; CheckpointError if one without a new piece is split in another way."""
+    """Returns the change in the length of the corpus; CheckpointError if a word without a new piece is split in another
+    way than before."""
     before, after = (splitter_of(each.backend_tokenizer) for each in (tokenizer, extended))
     added = {piece.text for piece in growth.pieces}
 

@@ -13,7 +13,7 @@ from bertkit.data.corpus.sources import Source
 from bertkit.features.checks.findings import INSTALL, Finding, Report, error, extra, in_order, note, rules
 from bertkit.features.checks.fix import CheckedTable, check_tables
 from bertkit.features.checks.fix import fix as write_fixed
-from bertkit.features.checks.plan import evaluated_batches, memory, micro_batches, plan
+from bertkit.features.checks.plan import estimate_memory, evaluated_batches, micro_batches, plan
 from bertkit.features.checks.sampling import Sample, sample
 from bertkit.features.checks.subject import Subject
 from bertkit.features.checks.trial import make_trial
@@ -320,7 +320,7 @@ def _add_faults_of_rows(
 
 def _measure(subject: Subject) -> Iterator[Finding]:
     """Measures some batches, unless the longest does not fit in memory; an error of the run is a finding."""
-    need = memory(subject)
+    need = estimate_memory(subject)
     if need.needed > need.available:
         return
     say("measuring steps and evaluations, with the longest batch and with shorter ones")

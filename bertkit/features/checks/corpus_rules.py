@@ -48,7 +48,7 @@ def few_documents(subject: Subject) -> Iterator[Finding]:
     number, about = len(view.documents), ""
     if subject.sample is not None:
         documents = subject.corpora.facts["documents"]
-        number, about = round(subject.sample.documents(documents) * number / documents), "about "
+        number, about = round(subject.sample.estimate_documents(documents) * number / documents), "about "
     if number >= _FEW_DOCUMENTS:
         return
     yield warning(

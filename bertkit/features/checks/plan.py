@@ -34,7 +34,7 @@ from bertkit.training.warm_start.pairs import PAIRS_OF_BATCH
 from bertkit.training.warm_start.phases import size_of_contrast
 
 _CGROUP = Path("/sys/fs/cgroup")
-_CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32
+_MOMENTS = 2  # of AdamW, in float32, of each trained weight of a checkpoint
 _FEWEST = 3  # checkpoints at the same time with train.save_total_limit=2, which is proposed
 _MOST_SPREAD = 2.0  # ratio of repeated measurements, up to which an estimate is right within this factor
 _MEASURED_BYTES = 1 << 26  # written to measure the time of a checkpoint
@@ -64,7 +64,6 @@ def micro_batches(subject: Subject) -> list[tuple[int, list[int]]]:
 def evaluated_batches(subject: Subject) -> tuple[Any, list[tuple[int, list[int]]]] | None:
     """Returns a data set to evaluate and batches of it to measure, as `micro_batches`; None without any."""
     arguments = subject.arguments
-    assert arguments is not None
     size = arguments.per_device_eval_batch_size
     if subject.features is not None:
         others = [inputs for name, inputs in subject.features.items() if name != "train" and len(inputs)]
@@ -88,7 +87,7 @@ def _choose_lengths(inputs: Any, size: int) -> list[tuple[int, list[int]]]:
     return sorted(by_length.items(), reverse=True)
 
 
-def memory(subject: Subject) -> Need:
+def estimate_memory(subject: Subject) -> Need:
     """Estimates the memory of a training step on one device, for its longest input, with the speed-ups of the run."""
     trainer, length = subject.trainer, subject.recipe.data.max_seq_length
     with trainer.speed_ups.applied(subject.network):
@@ -109,16 +108,16 @@ def _find_available_memory(device: str) -> int:
         return available
 
 
-def disk(subject: Subject) -> Need | None:
+def estimate_disk(subject: Subject) -> Need | None:
     """Estimates the disk space of the run directory; ``None`` without an output folder."""
     if subject.output_dir is None:
         return None
     weights = sum(parameter.nbytes for parameter in subject.network.parameters())
-    needed = weights + checkpoints(subject) * checkpoint_size(subject)
+    needed = weights + count_checkpoints(subject) * checkpoint_size(subject)
     return Need(needed, free_space(subject.output_dir))
 
 
-def store(subject: Subject) -> Need | None:
+def estimate_store(subject: Subject) -> Need | None:
     """Estimates the disk space of a build of the tokenized corpus; ``None`` for fine-tuning and streams."""
     if subject.corpora is None or subject.corpora.facts["streamed"]:
         return None
@@ -150,10 +149,10 @@ def plan(subject: Subject) -> dict[str, Any]:
         per_epoch = subject.trainer.train_dataset.parts[0].examples_per_epoch
         examples = {"train": round(per_epoch / subject.share_of_corpus)}
         if subject.examples.evaluation:
-            examples["validation"] = held_out(subject)[0]
+            examples["validation"] = count_held_out(subject)[0]
         tokens = sum(phase.steps * batch * phase.max_seq_length for phase in subject.examples.phases)
-    needs, space, stored = memory(subject), disk(subject), store(subject)
-    duration, unknown = seconds(subject)
+    needs, space, stored = estimate_memory(subject), estimate_disk(subject), estimate_store(subject)
+    duration, unknown = estimate_seconds(subject)
     return {
         "device": subject.placement.device,
         "parameters": sum(parameter.numel() for parameter in subject.network.parameters()),
@@ -172,39 +171,37 @@ def plan(subject: Subject) -> dict[str, Any]:
         "memory_bytes": needs.needed,
         "memory_available_bytes": needs.available,
         "memory_unknown": needs.unknown,
-        "checkpoints": checkpoints(subject),
+        "checkpoints": count_checkpoints(subject),
         "disk_bytes": None if space is None else space.needed,
         "disk_free_bytes": None if space is None else space.available,
         "store_bytes": None if stored is None else stored.needed // 2,
     }
 
 
-def checkpoints(subject: Subject) -> int:
+def count_checkpoints(subject: Subject) -> int:
     """Returns the number of checkpoints that are on the disk at the same time."""
     arguments = subject.arguments
-    assert arguments is not None
-    number, limit = saves(subject), arguments.save_total_limit
+    number, limit = count_saves(subject), arguments.save_total_limit
     # The new checkpoint is complete before an old one is removed.
     return number if limit is None else min(number, limit + 1)
 
 
-def saves(subject: Subject) -> int:
+def count_saves(subject: Subject) -> int:
     """Returns the number of checkpoints that the run writes; with ``save_strategy: best`` the largest possible one."""
     arguments = subject.arguments
-    assert arguments is not None
     strategy = str(arguments.save_strategy.value)
-    by_strategy = {"no": 0, "steps": _count_times(subject, arguments.save_steps), "best": evaluations(subject)}
-    return by_strategy.get(strategy, epochs(subject))
+    by_strategy = {"no": 0, "steps": _count_times(subject, arguments.save_steps), "best": count_evaluations(subject)}
+    return by_strategy.get(strategy, count_epochs(subject))
 
 
 def checkpoint_size(subject: Subject) -> int:
     """Returns the bytes of a checkpoint: the weights, and AdamW's moments of the trained ones."""
     parameters = list(subject.network.parameters())
     trained = sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
-    return sum(parameter.nbytes for parameter in parameters) + (_CHECKPOINT - 1) * trained
+    return sum(parameter.nbytes for parameter in parameters) + _MOMENTS * trained
 
 
-def epochs(subject: Subject) -> int:
+def count_epochs(subject: Subject) -> int:
     """Returns the number of epochs that the Trainer begins; the whole of a pre-training is one."""
     passes = None if subject.features is None else subject.passes
     return 1 if passes is None else max(1, math.ceil(passes))
@@ -216,25 +213,24 @@ def _count_times(subject: Subject, every: float) -> int:
     return math.ceil(steps / (every if every >= 1 else max(1, math.ceil(every * steps)))) if every else 1
 
 
-def evaluations(subject: Subject) -> int:
+def count_evaluations(subject: Subject) -> int:
     """Returns the number of evaluations during the training."""
     arguments = subject.arguments
-    assert arguments is not None
     strategy = str(arguments.eval_strategy.value)
     if strategy == "no":
         return 0
     if strategy == "epoch":
-        return epochs(subject)
+        return count_epochs(subject)
     return _count_times(subject, arguments.eval_steps or arguments.logging_steps)
 
 
-def held_out(subject: Subject) -> list[int]:
+def count_held_out(subject: Subject) -> list[int]:
     """Returns the numbers of held-out examples of a pre-training, by phase."""
     most = subject.recipe.data.max_eval_samples or math.inf
     return [int(min(len(each) / subject.share_of_corpus, most)) for each in subject.examples.evaluation]
 
 
-def seconds(subject: Subject) -> tuple[float | None, str]:
+def estimate_seconds(subject: Subject) -> tuple[float | None, str]:
     """Estimates the duration of training, evaluations, predictions and checkpoints from the measured batches.
 
     Returns:
@@ -248,7 +244,7 @@ def seconds(subject: Subject) -> tuple[float | None, str]:
     if trial.steps.spread() > _MOST_SPREAD:
         return None, f"equal steps took up to {trial.steps.spread():.1f} times as long as others"
     training, evaluation = _estimate_training(subject, trial), _estimate_evaluations(subject, trial)
-    return training + evaluation + saves(subject) * _estimate_checkpoint(subject), ""
+    return training + evaluation + count_saves(subject) * _estimate_checkpoint(subject), ""
 
 
 def _estimate_training(subject: Subject, trial: Trial) -> float:
@@ -278,12 +274,11 @@ def _estimate_evaluations(subject: Subject, trial: Trial) -> float:
     speed, arguments = trial.evaluation, subject.arguments
     if speed is None:
         return 0.0
-    assert arguments is not None
-    size, times = arguments.per_device_eval_batch_size, evaluations(subject)
+    size, times = arguments.per_device_eval_batch_size, count_evaluations(subject)
     at_the_end = arguments.load_best_model_at_end or not times  # unless the last of them was of the same weights
     if subject.features is None:  # each phase has its part of the evaluations, and the last one is at its length
         lengths = [phase.max_seq_length for phase in subject.examples.phases]
-        batches = [number / size for number in held_out(subject)]
+        batches = [number / size for number in count_held_out(subject)]
         shares = [phase.steps / subject.total_steps for phase in subject.examples.phases]
         parts = [times * share * number for share, number in zip(shares, batches, strict=True)]
         return sum(_multiply(speed, lengths, parts)) + at_the_end * batches[-1] * speed.of(lengths[-1])
@@ -321,7 +316,7 @@ def _estimate_checkpoint(subject: Subject) -> float:
 @rule("memory", "trainer")
 def memory_of_device(subject: Subject) -> Iterator[Finding]:
     """Compares the memory estimate with the memory of the device."""
-    need = memory(subject)
+    need = estimate_memory(subject)
     if need.needed > need.available:
         size = subject.placement.per_device_train_batch_size
         smaller = []
@@ -341,9 +336,9 @@ def memory_of_device(subject: Subject) -> Iterator[Finding]:
 @rule("disk", "trainer")
 def disk_space(subject: Subject) -> Iterator[Finding]:
     """Compares the size of the run directory with the free disk space."""
-    need = disk(subject)
+    need = estimate_disk(subject)
     if need is not None and need.needed > need.available:
-        number, smaller = checkpoints(subject), ""
+        number, smaller = count_checkpoints(subject), ""
         if number:
             best = " with train.load_best_model_at_end=false" if subject.arguments.load_best_model_at_end else ""
             fewer = "train.save_total_limit=2 or " if number > _FEWEST else ""
@@ -359,7 +354,7 @@ def disk_space(subject: Subject) -> Iterator[Finding]:
 @rule("store", "corpora", "tokenizer")
 def store_space(subject: Subject) -> Iterator[Finding]:
     """Compares the size of the tokenized corpus with the free space of the cache."""
-    need, data = store(subject), subject.recipe.data
+    need, data = estimate_store(subject), subject.recipe.data
     if need is None or need.needed <= need.available or data.is_stored():
         return
     splitter = find_splitter(data.sentence_splitter)

@@ -39,7 +39,7 @@ class Sample:
         """Share of the corpus that is read, above 0 and below 1."""
         return self.read_bytes / self.total_bytes
 
-    def documents(self, number: int) -> int:
+    def estimate_documents(self, number: int) -> int:
         """Estimates the number of documents of the corpus from the number in the sample.
 
         One document of each beginning is cut off, and a source has at least one document.
@@ -95,7 +95,7 @@ def sample(sources: Sequence[Source]) -> Sample | None:
     total = sum(sizes)
     if total <= SAMPLED_BYTES:
         return None
-    parts = max(1, SAMPLED_BYTES // _PART)
+    parts = SAMPLED_BYTES // _PART
     ends = np.cumsum(sizes)
     at = (np.arange(parts) + 0.5) * (total / parts)
     parts_of_source = Counter(np.searchsorted(ends, at, side="right").tolist())

@@ -134,7 +134,7 @@ class WordContexts(Result):
         others = ~np.eye(len(self.texts), dtype=bool)
         rows = []
         for one in names:
-            chosen = [np.outer(labels == one, labels == other).astype(bool) & others for other in names]
+            chosen = [np.outer(labels == one, labels == other) & others for other in names]
             cosines = self.layers[layer].cosines
             rows.append((one, [float(cosines[pairs].mean()) if pairs.any() else None for pairs in chosen]))
         return rows
@@ -174,18 +174,17 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
             f"of a text that {network.name} reads"
         )
     vectors = np.stack(_compute_vectors(network, [(pieces, start, end) for _, pieces, start, end in found]), axis=1)
-    of_words = None if labels is None else [labels[number] for number, *_ in found]
+    numbers = [number for number, *_ in found]
+    of_words = None if labels is None else [labels[number] for number in numbers]
+    copies = same_texts((texts[number],) for number in numbers)
     return WordContexts(
         network.name,
         word,
-        [texts[number] for number, *_ in found],
+        [texts[number] for number in numbers],
         of_words,
         vectors,
-        [
-            describe_layer(each, of_words, same_texts((texts[n],) for n, *_ in found))
-            for each in vectors.astype(np.float64)
-        ],
-        len(texts) - len({number for number, *_ in found}),
+        [describe_layer(each, of_words, copies) for each in vectors.astype(np.float64)],
+        len(texts) - len({*numbers}),
     )
 
 

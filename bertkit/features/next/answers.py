@@ -76,9 +76,8 @@ class Answers:
         proposed = {*self.rows}
         before = [value for row, value in enumerate(labels) if row not in proposed]
         self._names = names = names_of_labels([*labels, *table.columns[GUESS]])
-        self.classes = class_names([*before, *table.columns[GUESS]])
-        self.classes += [each for each in dict.fromkeys(map(self.label_of, range(len(self)))) if each]
-        self.classes = list(dict.fromkeys(self.classes))
+        given = filter(None, map(self.label_of, range(len(self))))
+        self.classes = list(dict.fromkeys([*class_names([*before, *table.columns[GUESS]]), *given]))
         self._values = {names[str(value)]: value for value in labels if str(value) in names}
         self.version += 1
 
@@ -176,8 +175,8 @@ def _find_label_column(table: Table, asked: str | None) -> str:
     found = existing_column(asked, names, table.source, "--label-column")
     guesses = table.columns[GUESS]
     pairs = zip(table.columns[found], guesses, strict=True)
-    values = list(label_texts(value for value, guess in pairs if not is_missing(guess) and not is_missing(value)))
-    if len({*values}) == len(values) > 1 and not {*values} & {*label_texts(each for each in guesses if each)}:
+    values = list(label_texts(value for value, guess in pairs if not is_missing(guess)))
+    if len({*values}) == len(values) > 1 and {*values}.isdisjoint(label_texts(guesses)):
         raise DataError(
             f"{table.source}: --label-column {asked}: this column has other values than classes, such as "
             f"{shown(values[0])}; answers would overwrite them"

@@ -44,7 +44,7 @@ class Metrics:
         self._tokens_so_far = 0
 
     def count_batch(self, texts: int, requests: int, tokens_so_far: int) -> None:
-        """Counts a batch."""
+        """Counts a batch; ``tokens_so_far`` are those of all batches, this one included."""
         self._texts.observe(texts)
         self._requests.observe(requests)
         self._tokens.inc(tokens_so_far - self._tokens_so_far)

@@ -253,6 +253,16 @@ def test_columns_of_unusual_names_can_be_given(tmp_path):
     assert read_table(path).columns["kind"] == ["x"]
 
 
+def test_labels_and_guesses_may_be_the_number_0(tmp_path):
+    reason = "unsure between 0 and 1"
+    rows = [
+        {"text": text, "label": label, "guess": 0, "probability": 0.5, "reason": reason}
+        for text, label in zip(TEXTS, (0, 1, None), strict=True)
+    ]
+    write_rows(tmp_path / "rows.jsonl", rows, "label", ["text"], ["0", "1"])
+    assert Answers(tmp_path / "rows.jsonl", "label").classes == ["0", "1"]
+
+
 @pytest.mark.parametrize("answered", [0, 1])
 def test_the_training_is_named_once_a_row_has_a_label(tmp_path, monkeypatch, capsys, answered):
     path = proposal(tmp_path / "rows.csv")

@@ -174,7 +174,7 @@ def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_worker
         Exception: any exception of ``batches`` or of the splitter.
     """
     if num_workers > 1:
-        killed = killed_process(num_workers)
+        killed = describe_killed(num_workers)
         with iterating(compute_in_processes(encode, batches, num_workers, killed=killed, in_order=True)) as computed:
             for _, encoded in computed:
                 yield encoded
@@ -187,7 +187,7 @@ def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_worker
         yield from map(encode, remaining)
 
 
-def killed_process(number: int) -> str:
+def describe_killed(number: int) -> str:
     """Returns the message for a killed process of several."""
     return (
         f"one of the {number} processes that tokenize the corpus was killed, most often because memory ran out: use "

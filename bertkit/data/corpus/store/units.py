@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bertkit.data.corpus.store.encoding import killed_process
+from bertkit.data.corpus.store.encoding import describe_killed
 from bertkit.runtime.errors import PlacementError
 from bertkit.runtime.placement.parallel import ProcessKilledError, compute_in_processes, one_thread
 from bertkit.runtime.placement.processes import Workers, usable_cores
@@ -114,7 +114,7 @@ def _run_in_processes(work_on: WorkOn, job: Job, units: Sequence[Unit], number: 
     done: set[int] = set()
     while rest := [unit for unit in units if unit.number not in done and unit not in suspects]:
         try:
-            with iterating(compute_in_processes(compute, rest, number, killed=killed_process(number))) as computed:
+            with iterating(compute_in_processes(compute, rest, number, killed=describe_killed(number))) as computed:
                 for unit, _ in computed:
                     done.add(unit.number)
                     yield unit
