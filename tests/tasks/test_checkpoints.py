@@ -217,12 +217,14 @@ def test_texts_of_a_table_are_read_as_others(stock_models, tmp_path):
     assert [row["entities"] for row in rows] == [each["entities"] for each in bertkit.load(folder).predict(texts)]
 
 
-def test_types_without_prefixes_are_entities(stock_models, tmp_path):
-    text, folder = stock_models.TEXTS[0], tagger(stock_models, tmp_path, ("O", "PER", "LOC"))
-    [expected] = pipeline("token-classification", str(folder), aggregation_strategy="simple")([text])
-    [found] = bertkit.load(folder, aggregation="simple").predict([text])
+@pytest.mark.parametrize(("aggregation", "key"), [("simple", "entity_group"), ("none", "entity")])
+def test_types_without_prefixes_are_entities(stock_models, tmp_path, aggregation, key):
+    text, folder = stock_models.TEXTS[0], tagger(stock_models, tmp_path, ("PER", "LOC", "O"))
+    [expected] = pipeline("token-classification", str(folder), aggregation_strategy=aggregation)([text])
+    assert expected
+    [found] = bertkit.load(folder, aggregation=aggregation).predict([text])
     ours = {(each["type"], each["start"], each["end"]): each["probability"] for each in found["entities"]}
-    assert ours == pytest.approx(spans_of(text, expected, "entity_group"), abs=1e-4)
+    assert ours == pytest.approx(spans_of(text, expected, key), abs=1e-4)
 
 
 def test_other_schemes_are_entities(stock_models, tmp_path):

@@ -60,7 +60,8 @@ class StockNer(StockTask, NerTask):
 
     data_settings = StockDataSettings
     data: StockDataSettings
-    _own_labels: Sequence[str] = ()
+    _own_labels: Sequence[str] = ()  # as tags of entities, or plain ones
+    _names: Sequence[str] = ()  # of the labels of single tokens: types without a prefix stay as they are
 
     @classmethod
     def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
@@ -71,6 +72,8 @@ class StockNer(StockTask, NerTask):
         settings = TaskSettings(scheme=scheme, label_names=labels if tags is None else iob2_labels(tags))
         task = cls(settings, StockDataSettings(**{"max_seq_length": min(longest, _LONGEST), **data}))
         task._own_labels = labels if tags is None else tags
+        keep_names = all(tag in (label, f"I-{label}") for label, tag in zip(labels, task._own_labels, strict=True))
+        task._names = labels if keep_names else task._own_labels
         kinds = len({split_tag(tag)[1] for tag in tags or () if tag != OUTSIDE})
         forms = in_usual_form(labels) if tags is not None else {}
         task.assumptions = (
@@ -83,7 +86,7 @@ class StockNer(StockTask, NerTask):
 
     @property
     def model_labels(self) -> Sequence[str]:
-        return self._own_labels
+        return self._names
 
     def _split_of(self, name: str, of_split: Sentences) -> Split:
         """Builds the examples, with the tags under the names of the checkpoint."""
@@ -173,10 +176,10 @@ class StockNer(StockTask, NerTask):
             ]
         predictions = []
         for text, units in zip(examples["text"], self.units(outputs, features, examples), strict=True):
-            tags = [self._own_labels[unit.label] for unit in units]
-            spans = [(tag, n, n + 1) for n, tag in enumerate(tags) if self._plain or tag != OUTSIDE]
+            names = [self._names[unit.label] for unit in units]
+            spans = [(name, n, n + 1) for n, name in enumerate(names) if self._plain or name != OUTSIDE]
             if not self._plain and self.data.aggregation != "none":
-                spans = [*find_entities(tags)]
+                spans = [*find_entities([self._own_labels[unit.label] for unit in units])]
             borders = [unit.start for unit in units], [unit.end for unit in units]
             predictions.append(self._in_text(text, spans, *borders, np.array([unit.probability for unit in units])))
         return predictions
