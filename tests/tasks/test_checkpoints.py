@@ -265,6 +265,28 @@ def test_tags_are_scored_as_entities_of_iob2(stock_models, tmp_path, capsys, lab
         bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl")
 
 
+@pytest.mark.parametrize(
+    ("labels", "tags", "scheme"),
+    [
+        (
+            ("O", "S-PER", "B-PER", "I-PER", "E-PER"),
+            ["S-PER", "O", "B-PER", "E-PER"],
+            "tags in IOBES, converted to IOB2",
+        ),
+        (ENTITIES, ["I-PER", "O", "I-PER", "I-PER"], "tags in IOB1, converted to IOB2"),
+        (ENTITIES, ["B-PER", "O", "B-PER", "I-PER"], "tags in IOB2"),
+        (("O", "PER"), ["PER", "O", "PER", "PER"], "tags such as 'PER' are read as 'I-PER'"),
+    ],
+)
+def test_the_scheme_of_the_data_is_named(stock_models, tmp_path, capsys, labels, tags, scheme):
+    folder = tagger(stock_models, tmp_path / "c", labels)
+    (tmp_path / "dev.jsonl").write_text(json.dumps({"tokens": ["a", "film", "the", "plot"], "ner_tags": tags}))
+    bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl")
+    said = capsys.readouterr().err
+    assert f"validation: {scheme}\n" in said
+    assert "violate" not in said
+
+
 def test_tags_without_prefixes_are_those_of_such_a_checkpoint(stock_models, tmp_path):
     folder, scores = tagger(stock_models, tmp_path / "c", ("O", "PER", "LOC")), []
     for tags in (["PER", "O", "LOC", "LOC"], ["B-PER", "O", "B-LOC", "I-LOC"]):
