@@ -23,8 +23,8 @@ from bertkit.tasks.pretraining import cache_folder
 from bertkit.training.tuning import layers_of
 
 _GRAPHS = 128
-"""Most graphs of a layer: twice as many as 14 lengths of up to 512 tokens, the last layer, and masks that are left out
-where nothing is padded need. torch would compute a ninth one without the compiler."""
+"""Most graphs of a layer, after which torch computes it without the compiler; its default is 8. Inputs of up to 512
+tokens have 14 lengths, each for a layer and for the last one, with a mask and without: 56; the others are spare."""
 
 
 def check_compiler(arguments: TrainingArguments) -> None:
@@ -44,6 +44,7 @@ def check_compiler(arguments: TrainingArguments) -> None:
 
 
 def _compiled(function: Callable[..., Any], arguments: TrainingArguments) -> Callable[..., Any]:
+    """Returns a compiled function; sets the folder of its kernels for this process, unless the user has."""
     # Else a folder for temporary files would have the kernels.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
     backend, mode = arguments.torch_compile_backend, arguments.torch_compile_mode

@@ -217,12 +217,14 @@ def test_texts_of_a_table_are_read_as_others(stock_models, tmp_path):
     assert [row["entities"] for row in rows] == [each["entities"] for each in bertkit.load(folder).predict(texts)]
 
 
-def test_types_without_prefixes_are_entities(stock_models, tmp_path):
-    text, folder = stock_models.TEXTS[0], tagger(stock_models, tmp_path, ("O", "PER", "LOC"))
-    [expected] = pipeline("token-classification", str(folder), aggregation_strategy="simple")([text])
-    [found] = bertkit.load(folder, aggregation="simple").predict([text])
+@pytest.mark.parametrize(("aggregation", "key"), [("simple", "entity_group"), ("none", "entity")])
+def test_types_without_prefixes_are_entities(stock_models, tmp_path, aggregation, key):
+    text, folder = stock_models.TEXTS[0], tagger(stock_models, tmp_path, ("PER", "LOC", "O"))
+    [expected] = pipeline("token-classification", str(folder), aggregation_strategy=aggregation)([text])
+    assert expected
+    [found] = bertkit.load(folder, aggregation=aggregation).predict([text])
     ours = {(each["type"], each["start"], each["end"]): each["probability"] for each in found["entities"]}
-    assert ours == pytest.approx(spans_of(text, expected, "entity_group"), abs=1e-4)
+    assert ours == pytest.approx(spans_of(text, expected, key), abs=1e-4)
 
 
 def test_other_schemes_are_entities(stock_models, tmp_path):
@@ -261,6 +263,28 @@ def test_tags_are_scored_as_entities_of_iob2(stock_models, tmp_path, capsys, lab
     (tmp_path / "dev.jsonl").write_text(json.dumps({"tokens": ["a", "b"], "ner_tags": ["B-ORG", "O"]}))
     with pytest.raises(DataError, match=r"(?s)data: +'ORG'\n +checkpoint: '(LOC|loc|PER|per)'"):
         bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("labels", "tags", "scheme"),
+    [
+        (
+            ("O", "S-PER", "B-PER", "I-PER", "E-PER"),
+            ["S-PER", "O", "B-PER", "E-PER"],
+            "tags in IOBES, converted to IOB2",
+        ),
+        (ENTITIES, ["I-PER", "O", "I-PER", "I-PER"], "tags in IOB1, converted to IOB2"),
+        (ENTITIES, ["B-PER", "O", "B-PER", "I-PER"], "tags in IOB2"),
+        (("O", "PER"), ["PER", "O", "PER", "PER"], "tags such as 'PER' are read as 'I-PER'"),
+    ],
+)
+def test_the_scheme_of_the_data_is_named(stock_models, tmp_path, capsys, labels, tags, scheme):
+    folder = tagger(stock_models, tmp_path / "c", labels)
+    (tmp_path / "dev.jsonl").write_text(json.dumps({"tokens": ["a", "film", "the", "plot"], "ner_tags": tags}))
+    bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl")
+    said = capsys.readouterr().err
+    assert f"validation: {scheme}\n" in said
+    assert "violate" not in said
 
 
 def test_tags_without_prefixes_are_those_of_such_a_checkpoint(stock_models, tmp_path):

@@ -120,7 +120,7 @@ class Check(OptionsOfFeature):
         for name, recipe in command.recipes().items():
             place = command.run.output_dir / name
             if (many := command.many) is not None:
-                del many["worker"]
+                del many["worker"]  # a check takes part in no runs
                 reports[name] = bertkit.check_grid(recipe, **many, **how, output_dir=place)
             else:
                 reports[name] = bertkit.check(recipe, **command.arguments, **how, output_dir=place)
@@ -183,6 +183,7 @@ def _draw_findings(report: Report) -> Iterator[str]:
 
 
 def _summarize(report: Report) -> Iterator[str]:
+    """Yields what is printed below the findings: each plan, what the labels are, the runs of grids, and the counts."""
     plans = report.plan if report.plan and "steps" not in report.plan else {"": report.plan}
     said: set[str] = set()
     for name, plan in plans.items():

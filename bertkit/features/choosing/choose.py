@@ -90,11 +90,14 @@ def choose(
         load_config(place, any_encoder=True)  # reports a wrong name before anything is computed
     labelled: Labelled | None = None
     rows: Sequence[tuple[str, ...]]
+    copies: list[str] = []
     if texts is not None:
         rows, source = read_texts(texts, examples), str(texts)
+        # Masked words alone need neither several documents nor pairs of sentences, and every encoder can learn them.
+        command = ["pretrain", "--corpus", source, "--pair-objective", "none"]
     else:
         labelled = read_labelled(task, values, examples, folds)
-        rows, source = labelled.texts(), labelled.source
+        rows, source, copies, command = labelled.texts(), labelled.source, labelled.copies, labelled.command
         if trained := [model for model in named if learned_from(model, labelled.split)]:
             raise RecipeError(
                 f"--models: {trained[0]} was trained on {source}, so its score would be too high; leave it out, or "
@@ -108,11 +111,7 @@ def choose(
         say(f"{name}: {counted(len(rows), 'text' if labelled is None else 'example', form=',')} of {source}")
         every.append(measure(LoadedCheckpoint(place, device, _BATCH, {}), model, name, rows, words, labelled))
     metric = every[0].metric
-    copies = [] if labelled is None else labelled.copies
     concluded = conclude(every, metric, labelled is not None and len(rows) < len(labelled.split.examples))
-    # Masked words alone need neither several documents nor pairs of sentences, and every encoder can learn them.
-    of_texts = ["pretrain", "--corpus", str(texts), "--pair-objective", "none"]
-    command = of_texts if labelled is None else labelled.command
     leading = concluded.leading or concluded.candidates[0]
     if labelled is not None:
         length, longest = labelled.task.task.data.max_seq_length, leading.wording.longest

@@ -290,7 +290,7 @@ def next_sentence_of(network: Network, pieces: Pieces, sentences: str | Path | N
             f"{network.name}: it was fine-tuned ({network.task.name}) and has no head for the next sentence; give a "
             "pre-trained checkpoint"
         )
-    objective, probability = _score_pair(network, pieces)
+    objective, probability = _score_pair(network, pieces)  # of one text too: a missing head is named first
     if block_of_run(network.name, "task").get("pair_objective") == "sop":  # which BERT learns with the same head
         objective = "order"
     if len(pieces.texts) < 2:

@@ -153,11 +153,12 @@ def finetune_glue(
     scores = {name: 100 * main_score(task_of_recipe(recipe), scored[name]) for name, recipe in recipes.items()}
     collapsed = {name: text for name in recipes if (text := recorded(output_dir / name).get("collapse"))}
     runs = _find_earlier(output_dir, recipes) | {output_dir / name: recipe for name, recipe in recipes.items()}
-    submission, missing = _find_submission(runs, output_dir)
+    files = _find_predictions(runs)
+    submission, missing = _find_submission(files, output_dir)
     results = GlueResults(output_dir, scored, scores, mean(scores.values()), submission, missing, collapsed)
     if is_main_process():
         written = ("tasks", "scores", "average", "collapsed")
-        _write(runs, output_dir, {name: getattr(results, name) for name in written})
+        _write(files, output_dir, {name: getattr(results, name) for name in written})
     return results
 
 
@@ -207,9 +208,10 @@ def finetune_glue_grid(
     places = [folder / name / BEST for name, each in grids.items() if each.best is not None]
     runs = _find_earlier(folder, tasks, BEST) | {place: load_recipe(place / "recipe.yaml") for place in places}
     average = mean(means) if len(means) == len(grids) else None
-    results = GlueGridResults(folder, grids, average, *_find_submission(runs, folder))
+    files = _find_predictions(runs)
+    results = GlueGridResults(folder, grids, average, *_find_submission(files, folder))
     with grid_lock(folder):
-        _write(runs, folder, asdict(results))
+        _write(files, folder, asdict(results))
     return results
 
 
@@ -259,16 +261,15 @@ def _find_predictions(runs: Mapping[Path, Recipe]) -> dict[str, Path]:
     return files
 
 
-def _find_submission(runs: Mapping[Path, Recipe], output_dir: Path) -> tuple[Path | None, tuple[str, ...]]:
+def _find_submission(files: Mapping[str, Path], output_dir: Path) -> tuple[Path | None, tuple[str, ...]]:
     """Returns the path of the zip file, None without any files for it, and the names that the leaderboard lacks."""
-    files = _find_predictions(runs)
     required = [file for name in recipes_in(GLUE) for file in load_recipe(GLUE + name).task.submission.values()]
     return output_dir / SUBMISSION if files else None, tuple(file for file in required if file not in files)
 
 
-def _write(runs: Mapping[Path, Recipe], output_dir: Path, results: Mapping[str, Any]) -> None:
+def _write(files: Mapping[str, Path], output_dir: Path, results: Mapping[str, Any]) -> None:
     """Writes ``glue_results.json``, and the zip file for the leaderboard if there are prediction files."""
-    if files := _find_predictions(runs):
+    if files:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:
             for file, path in files.items():

@@ -96,7 +96,13 @@ class Content:
 
 
 def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool) -> Content:
-    """Collects the content of a report."""
+    """Collects the content of a report.
+
+    Args:
+        run: the files of the run.
+        outcome: its predictions; None of pre-training and of unfinished runs.
+        texts: show texts of the data; otherwise mistakes, tables and messages that may quote some are left out.
+    """
     main, view = (None, None) if outcome is None else (outcome.task.main_metric, reported(outcome.task))
     curves = curve_section(run.history, main, run.record.get("baselines", {}), run.record.get("phases", ()))
     sections = [] if curves is None else [curves]

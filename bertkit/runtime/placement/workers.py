@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -92,8 +91,7 @@ class ProcessWorker:
         return answer
 
     def end(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGKILL)  # nothing is lost: results appear only when they are complete
+        self._process.kill()  # nothing is lost: results appear only when they are complete
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError, ValueError):  # what was not sent to the process

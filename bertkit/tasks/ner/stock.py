@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
-from bertkit.runtime.errors import DataError
+from bertkit.runtime.errors import DataError, shown
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, one_array, softmax
 from bertkit.tasks.ner.inputs import split_words
-from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, joined_tag, to_iob2
+from bertkit.tasks.ner.schemes import Scheme, detect_scheme, in_usual_form, iob2_labels, joined_tag, to_iob2
+from bertkit.tasks.ner.sentences import place_of_word
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask, Sentences
 from bertkit.tasks.splits import Columns, Split
@@ -60,7 +62,8 @@ class StockNer(StockTask, NerTask):
 
     data_settings = StockDataSettings
     data: StockDataSettings
-    _own_labels: Sequence[str] = ()
+    _own_labels: Sequence[str] = ()  # as tags of entities, or plain ones
+    _names: Sequence[str] = ()  # of the labels of single tokens: types without a prefix stay as they are
 
     @classmethod
     def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
@@ -71,6 +74,8 @@ class StockNer(StockTask, NerTask):
         settings = TaskSettings(scheme=scheme, label_names=labels if tags is None else iob2_labels(tags))
         task = cls(settings, StockDataSettings(**{"max_seq_length": min(longest, _LONGEST), **data}))
         task._own_labels = labels if tags is None else tags
+        keep_names = all(tag in (label, f"I-{label}") for label, tag in zip(labels, task._own_labels, strict=True))
+        task._names = labels if keep_names else task._own_labels
         kinds = len({split_tag(tag)[1] for tag in tags or () if tag != OUTSIDE})
         forms = in_usual_form(labels) if tags is not None else {}
         task.assumptions = (
@@ -83,7 +88,7 @@ class StockNer(StockTask, NerTask):
 
     @property
     def model_labels(self) -> Sequence[str]:
-        return self._own_labels
+        return self._names
 
     def _split_of(self, name: str, of_split: Sentences) -> Split:
         """Builds the examples, with the tags under the names of the checkpoint."""
@@ -97,8 +102,9 @@ class StockNer(StockTask, NerTask):
             wrong = sorted(tag for tag in tag_names if not is_entity_tag(tag))
             if wrong and all(split_tag(tag)[0] in ("I", OUTSIDE) for tag in self._own_labels):
                 # Types beside O, as the labels of the checkpoint: see `_entity_tags`.
-                tags = [to_iob2([f"I-{tag}" if tag in wrong else tag for tag in of_sentence]) for of_sentence in tags]
+                tags = [[f"I-{tag}" if tag in wrong else tag for tag in of_sentence] for of_sentence in tags]
                 tag_names = {tag for of_sentence in tags for tag in of_sentence}
+                form = f"tags such as {shown(wrong[0])} are read as {shown(f'I-{wrong[0]}')}"
             elif wrong:
                 matched_names(wrong, self.settings.label_names, table.source)  # raises unless only their case differs
                 raise DataError(f"{table.source}: {wrong[0]!r} is no tag of an entity; write it as the checkpoint does")
@@ -109,7 +115,10 @@ class StockNer(StockTask, NerTask):
             names = {tag: joined_tag(prefix, known_types[kind]) for tag, (prefix, kind) in parts.items()}
             names[OUTSIDE] = OUTSIDE
         renamed = [[names[tag] for tag in of_sentence] for of_sentence in tags]
-        return super()._split_of(name, of_split._replace(tags=renamed, form="; ".join(filter(None, (form, note)))))
+        scheme = "plain" if self._plain else detect_scheme(renamed, partial(place_of_word, table))
+        task = self if scheme == "plain" else self.with_settings(scheme=scheme)  # that of the data, which is converted
+        notes = "; ".join(filter(None, (form, note)))
+        return NerTask._split_of(task, name, of_split._replace(tags=renamed, form=notes))
 
     # ---- encode -----------------------------------------------------------------------------------------------------
 
@@ -173,10 +182,10 @@ class StockNer(StockTask, NerTask):
             ]
         predictions = []
         for text, units in zip(examples["text"], self.units(outputs, features, examples), strict=True):
-            tags = [self._own_labels[unit.label] for unit in units]
-            spans = [(tag, n, n + 1) for n, tag in enumerate(tags) if self._plain or tag != OUTSIDE]
+            names = [self._names[unit.label] for unit in units]
+            spans = [(name, n, n + 1) for n, name in enumerate(names) if self._plain or name != OUTSIDE]
             if not self._plain and self.data.aggregation != "none":
-                spans = [*find_entities(tags)]
+                spans = [*find_entities([self._own_labels[unit.label] for unit in units])]
             borders = [unit.start for unit in units], [unit.end for unit in units]
             predictions.append(self._in_text(text, spans, *borders, np.array([unit.probability for unit in units])))
         return predictions

@@ -107,9 +107,11 @@ def can_contrast(counts: Sequence[int] | np.ndarray) -> bool:
 def pairs_of_classes(classes: np.ndarray, size: int, seed: int) -> Iterator[list[int]]:
     """Yields batches of rows without end: two of each of ``size / 2`` classes, fewer classes more than once.
 
+    A batch ends before it has ``size`` rows if all rows of the class, or of the classes, that are drawn next are in it.
+
     Args:
         classes: class of each row, (N,), or labels, (N, C), of whose rows `can_contrast` is true.
-        size: rows of a batch.
+        size: rows of a batch, at most.
         seed: of the random numbers.
     """
     random = np.random.default_rng(seed)
