@@ -211,7 +211,10 @@ def embed(
     input_file: Annotated[
         str | None, options.option("--input", metavar="PATH", help="Texts, one per line, or a table; - is stdin.")
     ] = None,
-    text_column: Annotated[str | None, options.option(help="Text column of a table; text by default.")] = None,
+    text_column: Annotated[
+        str | None,
+        options.option(help="Text column of a table; by default text, or in a single file one of a usual name."),
+    ] = None,
     pooling: Annotated[
         Literal["cls", "mean", "max", "none"] | None,
         typer.Option(

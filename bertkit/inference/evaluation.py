@@ -161,7 +161,7 @@ def evaluate(
                 f"data.{key}: {value!r} holds out other rows than {name} did, which was trained on some of them; "
                 "remove it, or give other rows, with --validation-file"
             )
-        _check_unchanged(recipe_of(name).parent, {split: labelled})
+        check_unchanged(recipe_of(name).parent, {split: labelled})
     labelled = labelled.first(max_samples)
     for note in labelled.notes:
         say(f"{split}: {note}")
@@ -273,7 +273,7 @@ def outcome_of(place: str | Path, name: str = "validation", *, with_training: bo
         )
     task, config = load_task(str(path), {each.name: getattr(data, each.name) for each in fields(data)})
     task, splits = load_splits(task, ["train", name] if with_training else [name])
-    _check_unchanged(path, splits)
+    check_unchanged(path, splits)
     split = splits[name]
     if name == "validation" and task.data.scores_all_rows:
         return _read_out_of_fold(path, task, config, split)
@@ -323,8 +323,12 @@ def _read_out_of_fold(folder: Path, task: Task, config: PreTrainedConfig, split:
     )
 
 
-def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:
-    """Compares the splits with those that the run was trained and scored with."""
+def check_unchanged(folder: Path, splits: Mapping[str, Split | Outcome]) -> None:
+    """Compares splits, or the outputs for them, with those that the run in a folder was trained and scored with.
+
+    Raises:
+        DataError: one has changed, or ``run.json`` is damaged.
+    """
     record = folder / "run.json"
     if not record.is_file():
         return

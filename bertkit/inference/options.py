@@ -123,7 +123,7 @@ class EmbedOptions:
     """Options of vectors of texts; see `bertkit.inference.loaded.LoadedCheckpoint.embed`.
 
     Attributes:
-        text_column: of a table; None for one of a usual name.
+        text_column: of a table; None for one of a usual name, of a folder of tables for ``text``.
         pooling: over the tokens of a text; None for that of the checkpoint.
         layers: whose vectors are joined end to end.
         max_seq_length: tokens of a window; None for as many as the model reads, at most 512.

@@ -39,8 +39,8 @@ class _Cast(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         given = [number for number, gradient in enumerate(gradients) if gradient is not None]
         copies = _copies([gradients[number] for number in given], [ctx.dtypes[number] for number in given])
-        in_place = dict(zip(given, copies, strict=True))
-        return (None, *(in_place.get(number) for number in range(len(gradients))))
+        by_place = dict(zip(given, copies, strict=True))
+        return (None, *(by_place.get(number) for number in range(len(gradients))))
 
 
 def _copies(tensors: Any, dtypes: list[torch.dtype]) -> tuple[Tensor, ...]:

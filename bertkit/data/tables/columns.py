@@ -62,7 +62,11 @@ def label_and_text_columns(table: Table, label: str | None, texts: Sequence[str]
 
 
 def text_columns(table: Table, requested: Sequence[str], label: str | None = None) -> list[str]:
-    """Returns the column of the text, or the two of a pair, as `label_and_text_columns` for a known label or none."""
+    """Returns the column of the text, or the two of a pair, as `label_and_text_columns` for a known label or none.
+
+    Raises:
+        DataError: a requested column does not exist, has the labels or is given twice; or it is unclear which is meant.
+    """
     found = _texts(table, requested, label or "")
     if not found.are_known:
         raise _ask(table, {_TEXT_COLUMNS: found.columns}, {label or ""})
@@ -96,8 +100,9 @@ def _texts(table: Table, requested: Sequence[str], label: str) -> _Found:
         found = _existing(table, requested, _TEXT_COLUMNS)
         if label in found:
             raise DataError(f"{table.source}: --text-column {label}: this column contains the labels; give another")
-        if len({*found}) < len(found):
-            raise DataError(f"{table.source}: --text-column {found[0]}: given twice; a pair has two columns")
+        twice = max(found, key=found.count)
+        if found.count(twice) > 1:
+            raise DataError(f"{table.source}: --text-column {twice}: given twice; a pair has two columns")
         return _Found(found, True)
     others = [name for name in table.columns if name != label]
     if (pair := usual_pair(others)) is not None:

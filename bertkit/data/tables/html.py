@@ -114,7 +114,7 @@ class _Element(NamedTuple):
 
     Attributes:
         tag: its name.
-        is_shown: it takes space and can be seen through; if not, nothing in it is seen.
+        is_shown: it takes space and is not transparent; if not, nothing in it is seen.
         is_visible, has_size: its own text is visible, and has a size of the font, which elements in it can change.
     """
 

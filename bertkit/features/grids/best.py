@@ -11,14 +11,15 @@ from pathlib import Path
 from bertkit.features.grids.definition import RUNS, Definition
 from bertkit.features.grids.results import GridResults, best_cells, limits, read_results
 from bertkit.features.grids.workers import main_score, record_of, write_record
-from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.evaluation import check_unchanged, outcome_of
 from bertkit.inference.networks import ENSEMBLE_FILE
 from bertkit.inference.outcome import further_metrics
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import new_folder, read_json, write_json, write_whole
 from bertkit.runtime.markdown import code, escape
 from bertkit.runtime.progress import counted, say
-from bertkit.tasks.splits import splits_to_write, suffix_of
+from bertkit.tasks.registry import task_of_recipe
+from bertkit.tasks.splits import is_scored, splits_to_write, suffix_of
 from bertkit.training.runs.directory import check_output_dir, contents
 from bertkit.training.runs.evaluate import score_split, write_split
 from bertkit.training.runs.listeners import complete_run
@@ -69,7 +70,8 @@ class Ensemble:
         setting: name of the setting of its members.
         members: names of the runs.
         scores: score of each member, as in the results of the grid.
-        score: score of the ensemble on the validation set; None with folds, as members were trained on the rows.
+        score: score of the ensemble, averaged over the validation sets as those of the members; None with folds, as
+            members were trained on the rows.
         metric: metric of the scores.
         notes: limits of the scores, such as an incomplete grid; also printed to stderr.
     """
@@ -127,9 +129,14 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
         write_whole(draft / "README.md", _describe(results.best, names, notes))
         score = None
         if definition.folds is None and not definition.recipe.data.scores_all_rows:
-            outcome = outcome_of(draft)
-            scored = outcome.scores(further_metrics(getattr(definition.recipe.task, "metrics", ())))
-            score = main_score(outcome.task, {f"eval_{name}": value for name, value in scored.items()})
+            further = further_metrics(getattr(definition.recipe.task, "metrics", ()))
+            scored: dict[str, float] = {}
+            for name in filter(is_scored, task_of_recipe(definition.recipe).splits):
+                outcome = outcome_of(draft, name)
+                check_unchanged(source / RUNS / cells[0].name, {name: outcome})
+                suffix = name.removeprefix("validation")
+                scored |= {f"eval_{key}{suffix}": value for key, value in outcome.scores(further).items()}
+            score = main_score(outcome.task, scored)
     scores = tuple(float(results.runs[name]["score"]) for name in names)
     return Ensemble(place, results.best, names, scores, score, results.metric, tuple(notes))
 

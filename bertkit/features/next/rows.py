@@ -23,6 +23,7 @@ from bertkit.data.tables import Table
 from bertkit.data.tables.annotated import PROPOSED, TYPICAL, UNLIKE, UNSURE, is_proposal
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.columns import text_columns as find_text_columns
+from bertkit.data.tables.documents import is_document
 from bertkit.data.tables.labels import named
 from bertkit.data.tables.objects import kind_of_table, list_of_texts, table_of
 from bertkit.data.tables.table import text_key
@@ -124,10 +125,11 @@ def _read(given: Any, task: ClassificationTask) -> Table:
     if isinstance(given, str | Path):
         if was_url(given):
             raise DataError(f"--input {given}: is a URL; download the file, and give its path")
-        if Path(given).is_dir():
-            raise DataError(f"--input {given}: is a folder; give a table, or a file with a text per line")
+        if (path := Path(given)).is_dir() or is_document(path):
+            what = "a folder" if path.is_dir() else "one text"
+            raise DataError(f"--input {given}: is {what}; give a table, or a file with a text per line")
         source, found = str(given), list[str]()
-        for block in read_inputs(Path(given), sys.maxsize, may_be_empty=False):
+        for block in read_inputs(path, sys.maxsize, may_be_empty=False):
             if isinstance(block.inputs, Table):
                 return block.inputs
             found += block.inputs

@@ -113,6 +113,7 @@ class _Embedding:
         self.at_once = TEXTS_AT_ONCE if options.pooling == "none" else BLOCK
 
     def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
+        # Other usual names are not tried: rows of JSON lines could have another one in each block.
         column = "text" if file.form == TEXT else self._options.text_column or "text"
         texts = texts_of_column(_table(rows, names, file), column)
         return rows_of_vectors(self._embedder.embed(texts, self._options, unreported))

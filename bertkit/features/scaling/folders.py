@@ -160,7 +160,8 @@ def embed_folder(
     Args:
         checkpoint, input, output_dir, output_format, on_error, workers: as for `predict_folder`.
         shard_rows: rows of a shard; 8,192, or 256 without pooling, unless given.
-        text_column, pooling, layers, max_seq_length, stride, precision, revision: as for
+        text_column: of the tables; ``text`` unless given, since other usual names could differ from file to file.
+        pooling, layers, max_seq_length, stride, precision, revision: as for
             `bertkit.inference.vector_files.embed_texts`.
         per_line: as for `predict_folder`.
 

@@ -151,6 +151,9 @@ def prepare_pretraining(
         cache_dir: cache folder; by default `cache_folder`.
         sample: returns sources to read instead of those of the corpus, and their share of it, for a run that is only
             checked.
+
+    Raises:
+        BertkitError: the arguments, recipe or data are invalid.
     """
     check_processes(recipe.placement)
     recipe = checked_recipe(recipe)

@@ -108,6 +108,8 @@ def test_requested_columns_win_over_usual_names():
          "--text-column: no column 'txt'; available: 'text', 'label'; did you mean 'text'?"),
         (["text", "body"], ["text", ["text"]],
          "--text-column text: this column contains the labels; give another"),
+        (["a", "b", "label"], ["label", ["a", "b", "B"]],
+         "--text-column b: given twice; a pair has two columns"),
     ],
 )  # fmt: skip
 def test_requested_columns_exist_and_differ(names, requested, expected):

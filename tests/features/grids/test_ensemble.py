@@ -68,7 +68,25 @@ def test_an_ensemble_of_an_incomplete_grid_says_so(grid, table, tmp_path, capsys
     assert f"note: {note}" in capsys.readouterr().err
     assert "this grid is not complete" in (tmp_path / "ensemble" / "README.md").read_text()
     assert len(ensemble.members) == 1
-    table.rename(tmp_path / "moved.csv")
-    with pytest.raises(DataError, match="cannot be read"):
-        bertkit.ensemble(results.output_dir, output_dir=tmp_path / "another")
-    assert not (tmp_path / "another").exists()
+    rows = table.read_text()
+    for change, message in (
+        (lambda: table.write_text(rows.replace("bad", "good", 1)), r"seed=42: the data of validation .* have changed"),
+        (lambda: table.rename(tmp_path / "moved.csv"), "cannot be read"),
+    ):
+        change()
+        with pytest.raises(DataError, match=message):
+            bertkit.ensemble(results.output_dir, output_dir=tmp_path / "another")
+        assert not (tmp_path / "another").exists()
+
+
+def test_an_ensemble_is_scored_on_all_validation_sets_as_its_members(checkpoint, quick, tmp_path):
+    """All texts are alike, so that one class is predicted, whose share differs between the sets."""
+    (tmp_path / "MNLI").mkdir()
+    for file, counts in (("train", (2, 2, 2)), ("dev_matched", (3, 2, 1)), ("dev_mismatched", (1, 3, 2))):
+        labels = np.repeat(["entailment", "neutral", "contradiction"], counts)
+        rows = [f"{row}\ta film\tthe plot is lovely\t{label}\n" for row, label in enumerate(labels)]
+        (tmp_path / "MNLI" / f"{file}.tsv").write_text("index\tsentence1\tsentence2\tgold_label\n" + "".join(rows))
+    given = {"model": str(checkpoint), "data_dir": tmp_path, "overrides": quick}
+    results = bertkit.finetune_grid("finetune/glue/mnli", output_dir=tmp_path / "out", **given)
+    made = bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble")
+    assert made.score == made.scores[0]

@@ -262,6 +262,7 @@ def test_one_row_is_proposed_as_one(bertkit, scored, tmp_path):
 
 def test_what_is_refused(bertkit, scored, fine_tuned, unlabelled, labelled, tmp_path):
     (tmp_path / "none.csv").write_text("text\n")
+    (tmp_path / "page.html").write_text("<p>a film\n<p>a plot\n")
     for run, given, output, message in (
         (scored, unlabelled, "o.doc", "expected a name that ends in .csv, "),
         (scored, unlabelled, "nowhere/o.csv", "the folder"),
@@ -269,6 +270,7 @@ def test_what_is_refused(bertkit, scored, fine_tuned, unlabelled, labelled, tmp_
         (scored, tmp_path / "nothing.csv", "o.csv", "nothing.csv"),
         (scored, tmp_path / "none.csv", "o.csv", "none.csv: contains no texts"),
         (scored, tmp_path, "o.csv", "is a folder; give a table, or a file with a text per line"),
+        (scored, tmp_path / "page.html", "o.csv", "is one text; give a table, or a file with a text per line"),
         (scored, "https://example.org/u.csv", "o.csv", "u.csv: is a URL; download the file, and give its path"),
         (fine_tuned("topics"), unlabelled, "o.csv", "next is for runs of finetune classification with one class"),
         (fine_tuned("entities"), unlabelled, "o.csv", "next is for runs of finetune classification with one class"),

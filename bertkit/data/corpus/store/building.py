@@ -23,12 +23,12 @@ from bertkit.data.corpus.store.manifest import METADATA_FILE, read_metadata, wri
 from bertkit.data.corpus.store.parts import write_manifest, write_parts
 from bertkit.data.corpus.store.token_store import TokenStore
 from bertkit.data.corpus.store.units import Job, Unit, WorkOn, run_units
-from bertkit.data.corpus.store.writer import Progress, Reading, origin_key, store_origin
+from bertkit.data.corpus.store.writer import Reading, origin_key, store_origin
 from bertkit.runtime.errors import DataError, OutputError, listed
 from bertkit.runtime.files import into_folder, new_folder, remove_unfinished, unlocked
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.placement.processes import Workers
-from bertkit.runtime.progress import counted, inflected, say
+from bertkit.runtime.progress import Reached, counted, inflected, say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -51,7 +51,7 @@ def build_store(
     chosen: DocumentFilter,
     workers: Workers,
     add: Callable[[Path], None] = lambda draft: None,
-    progress: Progress | None = None,
+    progress: Reached | None = None,
 ) -> TokenStore | None:
     """Builds the store ``place``, from the complete units of a killed build if there are any.
 
@@ -275,7 +275,7 @@ def _run(
     units: Sequence[Unit],
     kind: str,
     workers: Workers,
-    progress: Progress | None,
+    progress: Reached | None,
 ) -> None:
     """Runs a function for each unit that has no record of a kind yet."""
     missing = [unit for unit in units if not unit.record(job.work, kind).is_file()]

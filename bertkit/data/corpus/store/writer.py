@@ -20,14 +20,13 @@ from bertkit.data.corpus.store.token_store import FORMAT, TokenStore, intact_sto
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.runtime.files import new_folder, remove_unfinished
 from bertkit.runtime.json_text import dumps
+from bertkit.runtime.progress import Reached
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from bertkit.data.corpus.documents import DocumentForm, Paragraph
     from bertkit.data.corpus.sources import Source
-
-Progress = Callable[[int, int], None]
 
 _SMALL_CORPUS = 4 << 20  # bytes; a smaller corpus is done about as soon as worker processes have started
 
@@ -40,7 +39,7 @@ def build_token_store(
     *,
     cache_dir: str | Path,
     num_workers: int = 1,
-    progress: Progress | None = None,
+    progress: Reached | None = None,
 ) -> TokenStore:
     """Returns the token store of ``sources``; builds it unless ``cache_dir`` already has it.
 
@@ -120,7 +119,7 @@ def write_token_store(
 class Reading:
     """Iterable over the paragraphs of all sources that tracks the position in bytes."""
 
-    def __init__(self, sources: Sequence[Source], form: DocumentForm, progress: Progress | None):
+    def __init__(self, sources: Sequence[Source], form: DocumentForm, progress: Reached | None):
         self._sources = sources
         self._form = form
         self._progress = progress
