@@ -123,7 +123,7 @@ def test_objects_without_keys_are_not_left_out_of_parts():
     """The columns of a part would be those of no object, and its rows would be missing among those of the file."""
     lines = ["{}", "{}", '{"a": 1}']
     assert [table.columns for table in json_parts(lines, "x.jsonl")] == [{"a": [None, None, 1]}]
-    with pytest.raises(DataError, match="x.jsonl: no rows; expected one JSON object per line"):
+    with pytest.raises(DataError, match=r"x\.jsonl: no rows; expected one JSON object per line"):
         list(json_parts(lines, "x.jsonl", 2))
 
 
