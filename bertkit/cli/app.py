@@ -21,7 +21,7 @@ from bertkit.cli.printing import print_text, standard_streams, use_utf8
 from bertkit.runtime.errors import BertkitError, RecipeError, shortened
 from bertkit.runtime.files import disk_fault
 from bertkit.runtime.options import command_line
-from bertkit.runtime.placement.launch import end_with_launcher, wait_for_launcher
+from bertkit.runtime.placement.launch import end_with_launcher, launch, wait_for_launcher
 from bertkit.runtime.placement.processes import is_main_process
 from bertkit.runtime.placement.resolve import ProcessesNeeded
 from bertkit.runtime.progress import printable, wrapped
@@ -104,8 +104,6 @@ def main() -> None:
                 command_line.reset(running)
                 sys.stdout.flush()
         except ProcessesNeeded as needed:
-            from bertkit.runtime.placement.launch import launch
-
             sys.exit(launch(sys.argv[1:], needed.num_processes))
         except KeyboardInterrupt:
             sys.exit(130)

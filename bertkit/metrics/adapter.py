@@ -97,7 +97,8 @@ def _to_array(name: str, values: Any, form: str) -> np.ndarray:
             labels: binary cross-entropy has such labels.
 
     Raises:
-        ValueError: the rows have different lengths, there is no list but one value, or a fraction for an integer.
+        ValueError: the rows have different lengths, there is no list but one value, a text that is no number, or a
+            fraction for an integer.
     """
     if hasattr(values, "detach"):  # a tensor; NumPy reads none in bfloat16, on a GPU or with a gradient
         values = values.tolist()
@@ -107,6 +108,11 @@ def _to_array(name: str, values: Any, form: str) -> np.ndarray:
         raise ValueError(f"{name} have rows of different lengths; expected {form}") from error
     if array.ndim == 0:
         raise ValueError(f"{name} are {values!r}; expected {form}")
+    if array.dtype.kind == "U":
+        try:
+            array = array.astype(np.float64)
+        except ValueError as error:
+            raise ValueError(f"{name} are text, such as {str(array.flat[0])!r}; expected {form}") from error
     if array.dtype.kind == "f" and form != NUMBERS:
         fractions = array[~(np.isfinite(array) & (array == np.floor(array)))]
         if fractions.size:

@@ -376,6 +376,8 @@ def faults_of(
                 expected.append(f"one of {', '.join(choices)}")
             else:
                 words = each["msg"].removeprefix("Input should be ").replace("valid ", "")
+                if each["input"] is not value:  # but within it
+                    words += " as each key" if each["loc"][-1] == "[key]" else " as each value"
                 expected.append(words.replace("a integer", "an integer").replace("a dictionary", "a mapping"))
         faults.append((path, f"expected {' or '.join(dict.fromkeys(expected))}, got {shown(value)}{near}"))
     return faults

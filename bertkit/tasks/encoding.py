@@ -51,7 +51,7 @@ def sharing_encodings(folder: Path) -> Iterator[None]:
 def fit_length(task: Task, examples: Columns, tokenizer: PreTrainedTokenizerBase, longest: int) -> FineTuningData:
     """Returns the data settings of a task; if ``max_seq_length`` is 0, with the number of tokens that texts need.
 
-    That is 128, or the length of the longest input, rounded up to a multiple of 64, but at most 512.
+    That is 128, or the length of the longest input, rounded up to a multiple of 64, but at most 512 and ``longest``.
     What longer inputs bring is measured on the novels of `benchmarks/few_rows.py`.
 
     Args:

@@ -114,6 +114,12 @@ def test_probabilities_are_refused_not_cut_to_integers(name, wrong):
     assert metric.compute(**rows) == metrics.load(name).compute(**rows)  # what was refused has left nothing behind
 
 
+def test_names_of_classes_are_refused():
+    with pytest.raises(ValueError, match="predictions are text, such as 'good'; expected one class id per example"):
+        metrics.load("accuracy").compute(predictions=["good", "bad"], references=["good", "good"])
+    assert metrics.load("accuracy").compute(predictions=["1", "0"], references=[1, 1]) == {"accuracy": 0.5}
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_missing_is_named(name):
     metric, rows = metrics.load(name), inputs(name)

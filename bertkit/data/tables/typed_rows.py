@@ -45,8 +45,8 @@ def json_parts(
 
     Raises:
         DataError: a line is not a JSON object, a text contains half of a surrogate pair, which is not a character, or
-            no object has a key; after the parts before the fault. The message lists the first ten faults of a part with
-            their lines.
+            no object of the first part has a key; after the parts before the fault. The message lists the first ten
+            faults of a part with their lines.
 
     >>> [table] = json_parts(['{"text": "a", "label": 1}', '{"text": "b"}'], "x.jsonl")
     >>> table.columns
@@ -63,9 +63,10 @@ def json_parts(
                 break
             for _, row in part:
                 names.update(dict.fromkeys(row))
-            if names:
-                columns = {name: [row.get(name) for _, row in part] for name in names}
-                yield Table(columns, source, "", array("q", [number for number, _ in part]))
+            if not names:
+                break
+            columns = {name: [row.get(name) for _, row in part] for name in names}
+            yield Table(columns, source, "", array("q", [number for number, _ in part]))
     if not names and not faults and not (is_empty and may_be_empty):
         faults.append(f'{source}: no rows; expected one JSON object per line, such as {{"text": …, "label": …}}')
     raise_listed(faults)

@@ -18,7 +18,7 @@ from bertkit.model.checkpoint.remote import at_revision
 from bertkit.model.checkpoint.stock import Comparison, compare, comparison_inputs, stock_config, torch_run, write_stock
 from bertkit.runtime.errors import CheckpointError, OutputError, RecipeError, importing
 from bertkit.runtime.files import check_links, new_folder
-from bertkit.runtime.progress import logging_errors_alone, without_library_bars
+from bertkit.runtime.progress import logging_errors_alone, quietly, without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import has_task, task_of_checkpoint
 
@@ -153,7 +153,8 @@ def _export_onnx(
     if before is None:
         why = "records no task; give data to score it on" if has_task(config) else "has no task"
         return replace(form, notes=(f"int8 without scores: the checkpoint {why}",))
-    after = evaluate(folder, **rows)
+    with quietly():  # the folder has a temporary name, and the lines on the task and the data were said before
+        after = evaluate(folder, **rows)
     scores = {name.removeprefix("eval_"): (value, after.metrics[name]) for name, value in before.metrics.items()}
     notes = ("scored on the training rows, since the run has no validation set",) if has_seen_all else ()
     return replace(form, scores=scores, examples=before.examples, notes=notes)

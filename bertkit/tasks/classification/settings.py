@@ -83,7 +83,9 @@ class TaskSettings(MetricSettings):
                 f"text_columns: expected two different columns for pairs, got {self.text_columns[0]} twice"
             )
         check_different("label_names", self.label_names)
-        if self.label_separator is not None and (not self.label_separator or self.problem not in (None, "multi_label")):
+        if self.label_separator == "":
+            raise ValueError("label_separator: expected at least one character, such as ';', got ''")
+        if self.label_separator is not None and self.problem not in (None, "multi_label"):
             raise ValueError(f"label_separator: {self.label_separator!r} is for several labels per row; remove it")
         if self.problem == "regression" and self.label_names:
             raise ValueError("label_names: numbers have no classes; remove them, or problem: regression")

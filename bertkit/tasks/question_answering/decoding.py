@@ -174,8 +174,8 @@ def _best_spans(
     most = min(most, np.isfinite(flat).sum())
     if not most:
         return
-    places = np.sort(np.argpartition(flat, -most)[-most:])
-    places = places[np.argsort(-flat[places], kind="stable")]
+    places = np.flatnonzero(flat >= np.partition(flat, -most)[-most])  # all that tie with the last one among them
+    places = places[np.argsort(-flat[places], kind="stable")][:most]
     seen = {""}
     for token, more in zip(*(each.tolist() for each in np.unravel_index(places, scores.shape)), strict=True):
         window = best_window[token, more]

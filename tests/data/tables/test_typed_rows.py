@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.data.tables import Table, read_table
-from bertkit.data.tables.typed_rows import read_batches, read_json_list
+from bertkit.data.tables.typed_rows import json_parts, read_batches, read_json_list
 from bertkit.runtime.errors import DataError
 from tests.data.conftest import refusal, written
 
@@ -117,6 +117,14 @@ NO_LIST = "x.json: expected a list of objects, [{…}, {…}]; if it has one obj
 )
 def test_other_content_is_refused(tmp_path, name, text, expected):
     assert message(tmp_path, name, text).startswith(expected)
+
+
+def test_objects_without_keys_are_not_left_out_of_parts():
+    """The columns of a part would be those of no object, and its rows would be missing among those of the file."""
+    lines = ["{}", "{}", '{"a": 1}']
+    assert [table.columns for table in json_parts(lines, "x.jsonl")] == [{"a": [None, None, 1]}]
+    with pytest.raises(DataError, match=r"x\.jsonl: no rows; expected one JSON object per line"):
+        list(json_parts(lines, "x.jsonl", 2))
 
 
 # ---- Arrow ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,18 @@ def test_int8_is_smaller_and_scored_before_and_after(onnx_extra, make, tmp_path)
     for given, number in ((None, 1), (3, 3)):
         out = tmp_path / f"out-{number}"
         assert bertkit.export(folder, out, to="onnx", int8=True, max_samples=given).examples == number
+
+
+@pytest.mark.slow
+def test_what_is_assumed_of_a_checkpoint_is_said_once_and_of_no_temporary_folder(onnx_extra, make, tmp_path, capsys):
+    folder = shutil.copytree(make(SEQUENCE), tmp_path / "stock", ignore=shutil.ignore_patterns("recipe.yaml"))
+    config = json.loads((folder / "config.json").read_text())
+    del config["bertkit_task"]
+    (folder / "config.json").write_text(json.dumps(config))
+    (tmp_path / "dev.csv").write_text("text,label\nfilm is bad,bad\nfilm is ok,good\n")
+    bertkit.export(folder, tmp_path / "out", to="onnx", int8=True, validation_file=tmp_path / "dev.csv")
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "records no task" in line)
+    assert line.startswith(f"{folder} ")
 
 
 def test_what_cannot_be_exported_is_refused(onnx_extra, checkpoint, fine_tuned, tmp_path):

@@ -92,7 +92,7 @@ def test_names_that_are_given_set_the_order(task):
     [
         (TaskSettings, {"text_columns": ["a", "b", "c"]}, "text_columns: expected one, or two for pairs, got a, b, c"),
         (TaskSettings, {"text_columns": ["a", "a"]}, "text_columns: expected two different columns for pairs, got a"),
-        (TaskSettings, {"label_separator": ""}, "label_separator: '' is for several labels per row"),
+        (TaskSettings, {"label_separator": ""}, "label_separator: expected at least one character"),
         (TaskSettings, {"label_separator": ",", "problem": "single_label"}, "label_separator: ',' is for several"),
         (TaskSettings, {"label_names": ["a"], "problem": "regression"}, "label_names: numbers have no classes"),
         (TaskSettings, {"label_names": ["a", "b", "a"]}, "label_names: expected each name once, got a, b, a"),

@@ -68,6 +68,11 @@ def test_answers_are_ordered_and_inside_the_text():
 
 def test_ties_go_to_the_first_and_shortest():
     assert decode(windows((0, 3)), np.zeros((1, 5)), np.zeros((1, 5))).spans[0].text == "a"
+    starts, ends = np.random.default_rng(0).integers(0, 2, (2, 200, 1, 10))
+    for start, end in zip(starts, ends, strict=True):  # some of those that tie with the last place are left out
+        spans = decode(windows((0, 8)), start, end, n_best_size=3).spans
+        tried = sorted((-(start[0, 2 + i] + end[0, 2 + j]), i, j) for i in range(8) for j in range(i, 8))
+        assert [(span.start // 2, (span.end - 1) // 2) for span in spans] == [(i, j) for _, i, j in tried[:3]]
 
 
 def test_a_text_comes_once_with_its_best_score():

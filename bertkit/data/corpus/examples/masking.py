@@ -168,7 +168,7 @@ def _select_whole_words(
 def _select_fitting(sizes: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Selects items from left to right, each if it fits into the rest of ``room[b]``, ``(B, N)`` bool.
 
-    Items of size 0 are not selected. The number of rounds is at most the largest size, independent of B and N.
+    Items of size 0 are not selected. The rounds are at most one more than the largest size, independent of B and N.
     """
     open_ = sizes > 0
     while True:
