@@ -181,8 +181,8 @@ def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) 
     check_kind(recipe, kind)
     folds = run.folds
     training = Training(run=run, recipes=lambda: {"": recipe}, folds=folds)
-    # Without options of grids, no folds, and those of a task whose run scores its rows by them, are a setting of one
-    # run. Otherwise each fold validates a run of its own.
+    # --folds is a setting of one run if there are no options of grids, and if it is 0 or the run of this task scores
+    # its rows by folds. Otherwise each fold validates a run of its own.
     is_one_run = replace(training, folds=None).many is None
     if folds is not None and is_one_run and (not folds or getattr(TASKS.task(kind), "can_score_by_folds", False)):
         run = replace(run, settings=Settings({**run.settings, "data.folds": folds}))

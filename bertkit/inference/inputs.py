@@ -76,7 +76,7 @@ def read_given(texts: Any, size: int, what: str, may_be_empty: bool) -> Iterator
 
     Args:
         what: name of one of them in messages.
-        may_be_empty: they need no words; see `InputSource.words_of`.
+        may_be_empty: texts without words are left to `InputSource.words_of`, whose faults can be skipped.
 
     Raises:
         DataError: as `list_of_texts`, and `with_words` unless they may be empty.

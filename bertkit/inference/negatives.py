@@ -18,6 +18,7 @@ from bertkit.tasks.similarity.columns import read_texts, usual_texts
 from bertkit.tasks.similarity.forms import refuse_unread_labels
 
 _FORMATS = (".csv", ".jsonl")  # a .tsv has no quotes, so that a text with a tab does not fit
+_NEAREST = 50  # texts among which negatives are looked for, at least
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class MinedNegatives:
     Attributes:
         path: the file.
         pairs: rows of the table of pairs.
-        rows: rows of the file; pairs with fewer texts that are distant enough than asked for are left out.
+        rows: rows of the file; pairs for which fewer negatives were found than asked for are left out, and repeated
+            pairs are written once.
     """
 
     path: Path
@@ -48,7 +50,8 @@ def mine_negatives(
     """Writes a table of pairs with hard negatives, for ``finetune similarity`` and ``finetune reranking``.
 
     The negatives are the positives of other rows whose vectors are nearest to that of the first text, by
-    sentence-transformers' ``mine_hard_negatives``. All positives of a text are left out.
+    sentence-transformers' ``mine_hard_negatives``. All positives of a text are left out. Only the nearest texts are
+    looked at, ten for each negative and at least 50: a pair whose positive is further away than these gets none.
 
     Args:
         pairs: table with a text and its positive: .csv, .tsv, .jsonl, .parquet or .xlsx; or a table itself, as for
@@ -98,12 +101,14 @@ def mine_negatives(
             f"{table.source}: {counted(different, 'different text')} in {columns[1]!r}, too few for "
             f"{counted(number, 'negative')} of each pair; give more pairs, or a smaller --number"
         )
-    mined = _mine(rows, str(model), number, margin, batch_size)
+    nearest = min(different - 1, max(10 * number, _NEAREST))
+    mined = _mine(rows, str(model), number, margin, nearest, batch_size)
     if not mined:
         remedies = [f"a smaller {flag}" for flag, can in (("--number", number > 1), ("--margin", margin > 0)) if can]
         raise DataError(
             f"{table.source}: no pair has {counted(number, 'text')} that {inflected(number, 'is', 'are')} no positive "
-            f"of its first one and further from it than its positive, by a margin of {margin:g}; give "
+            f"of its first one and further from it than its positive, by a margin of {margin:g}, among the "
+            f"{counted(nearest, 'text')} nearest to the first one; give "
             f"{' or '.join([*remedies, 'another --model', 'more pairs'])}"
         )
     names = [*columns, *(f"negative_{place + 1}" for place in range(number))]
@@ -115,21 +120,20 @@ def mine_negatives(
 
 
 def _mine(
-    rows: Sequence[tuple[str, str]], model: str, number: int, margin: float, batch_size: int
+    rows: Sequence[tuple[str, str]], model: str, number: int, margin: float, nearest: int, batch_size: int
 ) -> list[tuple[str, ...]]:
-    """Returns the pairs, each with its negatives, the nearest first."""
+    """Returns the pairs, each with its negatives among the ``nearest`` texts, the nearest first."""
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
 
-    # The library takes the rows of a query as neighbours.
+    # The library expects the rows of a query one after another.
     order = {query: place for place, query in enumerate(dict.fromkeys(query for query, _ in rows))}
     unique = sorted(dict.fromkeys(rows), key=lambda row: order[row[0]])
     check_folder(model, "config.json", "modules.json")
     with without_library_bars():
         with reading(model, "model"):
             network: Any = SentenceTransformer(model)
-        most = min(len({positive for _, positive in rows}) - 1, max(10 * number, 50))
         outcome = mine_hard_negatives(
             Dataset.from_dict({"query": [query for query, _ in unique], "positive": [text for _, text in unique]}),
             network,
@@ -137,7 +141,7 @@ def _mine(
             positive_column_name="positive",
             num_negatives=number,
             relative_margin=margin,
-            range_max=most,
+            range_max=nearest,
             output_format="n-tuple",
             batch_size=batch_size,
             verbose=False,

@@ -61,7 +61,7 @@ def test_line_endings_within_texts_stay(tmp_path, checkpoint):
         ({"margin": 1.0}, RecipeError, "a margin from 0 to below 1"),
         ({"text_columns": "query"}, RecipeError, "expected two, the text and its positive, got query$"),
         ({"text_columns": ["query"] * 2}, RecipeError, "expected two, the text and its positive, got query, query"),
-        ({"margin": 0.999}, DataError, "no pair has 1 text that is .*; give a smaller --margin or another --model"),
+        ({"margin": 0.999}, DataError, "the 2 texts nearest to the first one; give a smaller --margin or another"),
         ({"number": 2, "margin": 0.999}, DataError, "; give a smaller --number or a smaller --margin or another --mod"),
         ({"model": "/nowhere"}, CheckpointError, "/nowhere: no such folder"),
         ({"model": "no/where"}, CheckpointError, "no/where: neither a local folder nor a model that is available"),

@@ -200,7 +200,8 @@ def _prepare(
                 if key in values:
                     raise RecipeError(f"{key}: {reason}; remove it")
             recipes[variant] = checked_recipe(pretraining_recipe(_RECIPES + variant, corpus, None, values))
-            check_repeated_run(recipes[variant], folder / PRETRAINED / variant)
+            if size in known:  # else the model of an earlier call would seem to have changed
+                check_repeated_run(recipes[variant], folder / PRETRAINED / variant)
         if len(faults) > number:
             break  # the other variants have the same faults
     of_tasks: list[str] = []

@@ -75,12 +75,13 @@ class ReportedClassification(Reported):
         """Returns the mistakes by the probability of the predicted class, for several labels by that of the worst
         label, and for numbers by the error."""
         predicted, labels = map(np.asarray, outcome.predictions_and_references())
-        if self.task.problem_type == "regression":
+        is_number, suspects = self.task.problem_type == "regression", None
+        if is_number:
             confidence = np.abs(predicted - labels)
-            wrong, suspects = confidence > 0, None
+            wrong = confidence > 0
             true, own = ([number(float(value)) for value in values] for values in (labels, predicted))
         else:
-            probabilities, suspects = self.task.probabilities(one_array(outcome.outputs)), None
+            probabilities = self.task.probabilities(one_array(outcome.outputs))
             true, own = (
                 [(", ".join(each) or "(none)") if isinstance(each, list) else str(each) for each in of_side]
                 for of_side in (self.task.to_labels(labels), self.task.to_labels(predicted))
@@ -95,7 +96,6 @@ class ReportedClassification(Reported):
             else:
                 confidence, wrong = (np.abs(probabilities - labels) * wrong).max(axis=1), wrong.any(axis=1)
         rows = ((row, confidence[row], true[row], own[row]) for row in np.flatnonzero(wrong).tolist())
-        is_number = self.task.problem_type == "regression"
         return self.mistakes_of(outcome, rows, suspects, "error" if is_number else "confidence")
 
 
@@ -127,7 +127,7 @@ def class_sections(
     if is_single:
         true, own = ((each[:, None] == np.arange(len(names))).astype(np.int64) for each in (labels, predicted))
     parts: list[Chart | DataTable] = []
-    if is_single:
+    if is_single and (labels >= 0).any():  # else there is no row of the matrix
         from sklearn.metrics import confusion_matrix
 
         counts = confusion_matrix(labels, predicted, labels=range(len(names)))

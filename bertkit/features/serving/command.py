@@ -25,7 +25,7 @@ class Server:
     allowed_host: options.AllowedHost = None
     as_: Annotated[
         Literal["predict", "fill-mask", "embed"] | None,
-        options.option("--as", help="Use of the checkpoint; decided by its head."),
+        options.option("--as", help="Use of the checkpoint; by default decided by its head."),
     ] = None
     device: options.Device = "auto"
     precision: options.Precision = "auto"

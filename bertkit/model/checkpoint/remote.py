@@ -80,18 +80,18 @@ def run_code(folder: str, name: str) -> None:
             "of its own; load it with transformers"
         )
     places = {
-        auto: _place(str(reference), folder)
+        auto: _find_code(str(reference), folder)
         for auto, reference in references.items()
         if auto in ("AutoConfig", *AUTO_CLASSES)
     }
     say("\n".join(dict.fromkeys(f"{name}: running code, {_describe_code(*place)}" for place in places.values())))
-    configuration = _class(*places.pop("AutoConfig"))
+    configuration = _load_class(*places.pop("AutoConfig"))
     if getattr(configuration, "model_type", None) != family:
         raise CheckpointError(
             f"{name}: config.json has the model_type {family!r}, but its code defines "
             f"{getattr(configuration, 'model_type', None)!r}; get a complete copy of the checkpoint"
         )
-    networks = {auto: _class(*place) for auto, place in places.items()}
+    networks = {auto: _load_class(*place) for auto, place in places.items()}
     with reading(folder, "code"):
         for auto, network in networks.items():
             getattr(modeling_auto, auto).register(configuration, network)
@@ -99,7 +99,7 @@ def run_code(folder: str, name: str) -> None:
     FROM_CODE.add(str(family))
 
 
-def _place(reference: str, folder: str) -> tuple[str, str]:
+def _find_code(reference: str, folder: str) -> tuple[str, str]:
     """Returns the local folder with the code of a class, and ``module.Class``; ``OWNER/NAME--module.Class`` is
     downloaded."""
     owner, _, named = reference.rpartition("--")
@@ -121,7 +121,7 @@ def _describe_code(folder: str, named: str) -> str:
     return f"{file} of {repository} at revision {path.name}"
 
 
-def _class(folder: str, named: str) -> Any:
+def _load_class(folder: str, named: str) -> Any:
     from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
     with reading(folder, f"code {named}"):

@@ -156,7 +156,7 @@ def fit_by_folds(
     outputs: int,
     strengths: Sequence[float] = STRENGTHS,
 ) -> tuple[LinearHead, np.ndarray]:
-    """Fits a head with the strength whose heads of the other folds have the lowest loss of those that are tried.
+    """Fits a head with the strength that has the lowest loss on items of folds that the head was not fitted to.
 
     Args:
         vectors, targets, outputs: as for `fit_head`.

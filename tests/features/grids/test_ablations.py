@@ -162,6 +162,20 @@ def test_all_faults_are_told_at_once(tmp_path, corpus):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_unknown_size_is_the_only_fault_beside_an_earlier_run(tmp_path, data, corpus):
+    given = {key: value for key, value in PRETRAINING.items() if not key.startswith("model.")}
+    size = {f"model.{key}": value for key, value in load_recipe("pretrain/bert-tiny").model.items()}
+    earlier = load_recipe("pretrain/ablations/full", {**size, **given, "data.corpus": [str(corpus)]})
+    folder = tmp_path / "out" / "pretrain" / "full"
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(earlier.to_dict()))
+    given = {"data_dir": data, "output_dir": tmp_path / "out", "tasks": ["sst2"], "overrides": given}
+    with pytest.raises(RecipeError, match="hidden_size was 128 and is now 256"):
+        ablations([corpus], size="bert-mini", **given)
+    with pytest.raises(RecipeError, match=r"^--size: unknown size"):
+        ablations([corpus], size="bert-tyni", **given)
+
+
 @pytest.mark.parametrize(
     ("finetuning", "message"),
     [

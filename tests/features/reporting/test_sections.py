@@ -158,6 +158,13 @@ def test_a_confusion_matrix_says_what_is_not_in_it():
     assert chart.note.endswith(" Not in it: 2 examples of classes that are not in training.")
 
 
+def test_rows_of_classes_that_are_all_not_in_training_have_no_confusion_matrix():
+    labels, predicted = np.array([-1, -1]), np.array([0, 1])
+    found = parts(class_sections(predicted, np.eye(2)[predicted], labels, ["a", "b"], None))
+    assert "Confusion matrix" not in found
+    assert [row[1:4] for row in found["Scores of each class"].rows] == [(0, 0, 0)] * 2
+
+
 def test_curves_are_those_of_scikit_learn():
     labels, scores = np.array([0, 1, 0, 1]), np.array([0.1, 0.4, 0.5, 0.8])
     sections = class_sections((scores > 0.5) * 1, np.stack([1 - scores, scores], axis=1), labels, ["a", "b"], None)
