@@ -362,8 +362,8 @@ class Checker:
         return hub
 
     def model(self) -> dict[str, Any]:
-        """Checks the ``model`` block and returns the given fields of the configuration, ``model_type`` and
-        ``name_or_path``."""
+        """Checks the ``model`` block and returns its values: fields of the configuration, ``model_type`` or
+        ``name_or_path``, and keys of `TuningSettings`."""
         given = self.blocks["model"]
         if given.get("name_or_path") is not None:
             if given.get(MODEL_TYPE) is not None:

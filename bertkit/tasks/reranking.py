@@ -151,7 +151,7 @@ class RerankingTask(TableTask, TextClassification):
         return Split.of_table(columns, table)
 
     def _relevance(self, table: Table, queries: Sequence[str], *, is_trained: bool) -> list[Any]:
-        """Reads the relevance of each row."""
+        """Reads the relevance of each row; DataError if one is not from 0 to 1, or none of a query is relevant."""
         column = str(self.settings.label_column)
         scores = scores_of(table, column, "give passages that do not answer their query too" if is_trained else None)
         outside = next((row for row, score in enumerate(scores) if not 0 <= score <= 1), None)
@@ -188,8 +188,8 @@ class RerankingTask(TableTask, TextClassification):
         """Returns for each pair the weight and the `SCORES` of its query, N rows of 5 numbers, and its relevance.
 
         Only the first pair of a query has a weight, 1, so that intervals are those of queries; none if no passage of
-        the query is relevant. Of passages with the same score a relevant one is ranked last, since the right order is
-        not told apart by the model; data often have it first.
+        the query is relevant. Of passages with the same score a relevant one is ranked last: the model does not tell
+        them apart, and data often have the relevant one first.
         """
         logits, labels = one_array(outputs)[:, 0], np.asarray(features["labels"], dtype=np.float64)
         of_query: dict[str, list[int]] = {}

@@ -27,7 +27,7 @@ _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:
 
 
 class WeightedTask(Objective):
-    """Task whose items have weights in the loss, and whose loss is focal or smoothed; a mean over the sum of weights.
+    """Objective of a task whose items have weights, and whose loss is focal or smoothed; a mean over their sum.
 
     With class ids, the weight of an item is that of its class, as in ``torch.nn.functional.cross_entropy``. With
     several labels per row, an item is a label of a row; its weight is that of the label if the row has it, else that
@@ -127,7 +127,8 @@ def weighted_labels(task: Task) -> list[str]:
 
 
 def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
-    """Returns the task with the losses of ``train.class_weights`` and ``train.label_smoothing_factor``, if it has any.
+    """Returns the objective of a task: its own loss, or those of ``train.class_weights`` and
+    ``train.label_smoothing_factor``.
 
     ``balanced`` weights are inversely proportional to the frequency in the training set, as in scikit-learn:
     n / (C · n_c) of a class c; with several labels per row n / (2 · n_c) of the presence and of the absence of each
@@ -149,7 +150,7 @@ def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
                 f"recipe {recipe.name}: train.label_smoothing_factor: is for one class per row or word, and this "
                 "task has other labels; remove it"
             )
-    elif classes is None:
+    elif not classes:
         return TaskObjective(task)
     names, weights, focus = weighted_labels(task), None, 0.0
     if isinstance(classes, Mapping):

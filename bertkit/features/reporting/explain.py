@@ -41,7 +41,8 @@ def with_words(mistakes: Sequence[Mistake], checkpoint: Path, number: int) -> li
     """Returns the mistakes, the first ones with the words of their texts.
 
     They are those of the label that the model predicts; where texts have several labels, of the most probable one. A
-    text stays without that has several windows, or that the task reads as other tokens than its tokenizer gives.
+    text stays without that has several windows or more tokens than are explained, or that the task reads as other
+    tokens than its tokenizer gives.
 
     Raises:
         CheckpointError: it cannot be loaded with its attention written out.

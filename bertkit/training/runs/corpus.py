@@ -17,7 +17,8 @@ from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.data.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
 from bertkit.model.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.model.configuration_bert import BertConfig
-from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
+from bertkit.recipe.load import Checker
+from bertkit.runtime.errors import DataError, RecipeError, did_you_mean, listed
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.processes import Engine, Workers
 from bertkit.runtime.placement.ray_cluster import import_ray
@@ -187,7 +188,9 @@ def join_corpus(output_dir: str | Path) -> TokenStore:
         The store.
 
     Raises:
-        OutputError: parts are missing, and the message names them; or it is no folder.
+        DataError: no document is left, or the store or a record of its build is damaged.
+        OutputError: parts are missing, and the message names them; another process builds the store; or it is no
+            folder.
 
     Examples:
         ```python
@@ -232,13 +235,14 @@ def verify_corpus(store: str | Path) -> TokenStore:
 
 
 def _check_settings(corpus: list[str], settings: dict[str, Any]) -> DataSettings:
-    """Returns the block ``data`` of a store; RecipeError if it has other keys, or not one source of the tokenizer."""
+    """Returns the block ``data`` of a store; RecipeError for other keys, wrong values, or not one tokenizer."""
     if unknown := sorted(settings.keys() - _OF_STORES):
         raise RecipeError(f"{unknown[0]}: not a setting of a token store{did_you_mean(unknown[0], _OF_STORES)}")
-    try:
-        data = DataSettings(corpus=corpus, **settings)
-    except ValueError as error:
-        raise RecipeError(str(error)) from error
+    given = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
+    checker = Checker({"data": {"corpus": corpus, **given}}, {f"data.{key}": key for key in given})
+    data: DataSettings = checker.settings("data", DataSettings)
+    if checker.faults:
+        raise RecipeError(listed(checker.faults))
     if (data.tokenizer is None) == (data.vocab_size is None):
         raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
     check_tokenizer_settings(data)

@@ -37,7 +37,6 @@ from bertkit.training.initialization import Initialization, finetuning_start, se
 from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
 from bertkit.training.runs.training import RunSetup, place_run, set_up, trainer_class
 from bertkit.training.schedule import FITS_DATA, fitted_schedule
-from bertkit.training.steps import Objective, TaskObjective
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune
 from bertkit.training.warm_start.phases import check_warm_start, has_exclusive_classes, has_pairs, has_words, problem_of
@@ -119,8 +118,7 @@ class ResolvedFinetuning:
         task.prepare(network)
         speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
         # A teacher adds to the loss of the training; evaluations have that of the labels.
-        label_objective: Objective = weighted_task(recipe, task, rows) if recipe.is_weighted else TaskObjective(task)
-        objective = label_objective
+        objective = label_objective = weighted_task(recipe, task, rows)
         # What makes batches: the inputs of both models, in the lengths that the device needs.
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)

@@ -91,7 +91,7 @@ def plan_epoch(
     Args:
         view: the documents; random segments are also taken from them.
         seed, epoch: determine the random numbers, both ≥ 0.
-        max_seq_length: tokens of an example, including [CLS] and each [SEP], at least 5.
+        max_seq_length: tokens of an example, including [CLS] and each [SEP], at least ``special_tokens`` + 2.
         short_seq_prob: probability of a shorter target, 0 to 1, drawn once per document and epoch, as in the released
             script.
         pair_objective: ``nsp``, ``sop`` or ``none``: see `bertkit.data.corpus.examples.objectives`.
