@@ -65,7 +65,7 @@ def rows_of_mask(mask: Any, positions: Tensor, states: Tensor, is_causal: bool) 
     """
     if mask is not None:
         index = positions[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3])
-        return mask.expand(positions.shape[0], -1, states.shape[1], -1).gather(2, index)  # (B, 1, P, S)
+        return mask.expand(positions.shape[0], -1, states.shape[1], -1).gather(2, index)
     if not is_causal:
         return None
     return torch.arange(states.shape[1], device=positions.device) <= positions[:, None, :, None]

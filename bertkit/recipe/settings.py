@@ -195,7 +195,7 @@ class TrainSettings:
         rare=True,
     )
     pair_steps: int | None = setting(
-        "Steps before all others that teach a model of pairs what its two texts tell that are read apart.",
+        "Steps before all others that teach a model of pairs how its two texts compare when each is read apart.",
         default=None,
         ge=0,
         le=100_000,

@@ -14,6 +14,7 @@ from bertkit.recipe.nearest import nearest_key
 from bertkit.runtime.errors import RecipeError, listed
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.resolve import PlacementSettings
+from bertkit.runtime.reading.hub import cache_folder
 from bertkit.tasks.registry import TASKS
 
 
@@ -88,6 +89,4 @@ def table_path(value: Any, name: str) -> Any:
             f"{name}: is a {kind}; expected a file, or rows with named columns: a DataFrame, such as "
             "pandas.DataFrame(columns), an Arrow table, a datasets.Dataset, or a list of dictionaries"
         )
-    from bertkit.tasks.pretraining import cache_folder
-
     return store_table(value, cache_folder() / "tables", name)

@@ -240,14 +240,6 @@ class PretrainingCorpus:
         return f"{', '.join(sizes)}; {held_out}"
 
 
-def cache_folder() -> Path:
-    """Returns the cache folder of tokenizers, corpora, tables of objects and compiled kernels: ``bertkit`` in the
-    Hugging Face home (``HF_HOME``)."""
-    from huggingface_hub.constants import HF_HOME
-
-    return Path(HF_HOME) / "bertkit"
-
-
 def load_corpus(
     data: DataSettings,
     tokenizer: PreTrainedTokenizerFast,

@@ -19,7 +19,7 @@ from accelerate.utils import TorchDynamoPlugin
 from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainingArguments
 
-from bertkit.tasks.pretraining import cache_folder
+from bertkit.runtime.reading.hub import cache_folder
 from bertkit.training.tuning import layers_of
 
 _GRAPHS = 128

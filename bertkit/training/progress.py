@@ -114,7 +114,7 @@ def estimate_memory(
     return MemoryEstimate(states, kept + logits)
 
 
-def longest_input(train_set: Any, max_seq_length: int) -> int:
+def measure_longest(train_set: Any, max_seq_length: int) -> int:
     """Returns the tokens of the longest input of a training set; the maximum if its lengths are not known yet."""
     if "length" not in getattr(train_set, "column_names", ()):
         return max_seq_length
@@ -130,7 +130,7 @@ def has_several_inputs(train_set: Any) -> bool:
 def memory_of_run(trainer: Any, placement: Placement, max_seq_length: int) -> MemoryEstimate:
     """Estimates the memory of a run for the longest input of its training set; arguments as of `start_lines`."""
     train_set, objective = trainer.train_dataset, trainer.objective
-    length = longest_input(train_set, max_seq_length)
+    length = measure_longest(train_set, max_seq_length)
     estimate = estimate_memory(trainer.model, placement, length, objective.logits_per_sequence)
     activations = None if has_several_inputs(train_set) else estimate.activations
     return replace(estimate, activations=activations, teacher=objective.teacher_bytes)
@@ -147,7 +147,7 @@ def start_lines(trainer: Any, placement: Placement, max_seq_length: int) -> list
     """
     model, train_set = trainer.model, trainer.train_dataset
     memory = memory_of_run(trainer, placement, max_seq_length)
-    longest = longest_input(train_set, max_seq_length)
+    longest = measure_longest(train_set, max_seq_length)
     size = f"up to {placement.global_train_batch_size * longest:,} tokens per step"
     if has_several_inputs(train_set):
         size = f"inputs of up to {longest} tokens"

@@ -90,7 +90,6 @@ def fitted_schedule(
     batches = rows / train["global_train_batch_size"]
     steps = max(1, math.floor(batches)) if train.get("dataloader_drop_last") else math.ceil(batches)
     by_folds, has_many = scored is None, len(classes) > MANY_CLASSES
-    has_many_labelled = has_several_labels and not by_folds
     are_few_pairs = has_pairs and (by_folds or rows <= MOST_ROWS)
     pays = has_many or has_several_labels or are_few_pairs or (by_folds and can_contrast(classes))
     is_probed = pays and train.get(HEAD) is None
@@ -109,7 +108,8 @@ def fitted_schedule(
             least, most = _PAIR_STEPS
             chosen[PAIRS] = min(max(least, 2 * rows), most)
         if train.get(CONTRAST) is None and (can_contrast(classes) or has_several_labels):
-            chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if has_many or has_many_labelled else _CONTRAST_STEPS
+            takes_many = has_many or (has_several_labels and not by_folds)
+            chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if takes_many else _CONTRAST_STEPS
     if (is_probed or has_words) and train.get(HEAD_RATE) is None:
         chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
     lines = _lines_on(chosen, steps, rows, scored, config)
@@ -117,8 +117,9 @@ def fitted_schedule(
         phases = [(PAIRS, "on texts read apart"), (CONTRAST, "of contrast")]
         before = " and ".join(f"{counted(chosen[key], 'step')} {what}" for key, what in phases if chosen.get(key))
         before = f" after {before}" if before else ""
-        why = f"there are {len(classes)} classes" if has_many else f"there are {rows} rows"
-        why = "a text may have several labels" if has_many_labelled else why
+        why = f"there are {rows} rows" if rows <= MOST_ROWS else "models of folds score the rows"
+        why = f"there are {len(classes)} classes" if has_many else why
+        why = "a text may have several labels" if has_several_labels else why
         lines += f"\nstarts from a linear probe{before}, since {why}; --head random does not"
     return dataclasses.replace(recipe, train={**train, **chosen}), lines.lstrip()
 

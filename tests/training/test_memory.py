@@ -15,7 +15,7 @@ from transformers import DistilBertConfig, DistilBertModel
 from bertkit import BertConfig, BertForPreTraining
 from bertkit.runtime.placement.resolve import Placement, PlacementSettings
 from bertkit.training.cpu import fast_dropout
-from bertkit.training.progress import MemoryEstimate, estimate_memory, longest_input, start_lines
+from bertkit.training.progress import MemoryEstimate, estimate_memory, measure_longest, start_lines
 
 BATCH, LENGTH, PREDICTIONS = 8, 64, 10
 ONE_CPU = Placement(
@@ -123,6 +123,6 @@ def test_the_weights_of_a_teacher_are_named_where_activations_are_not_known():
 
 
 def test_inputs_are_as_long_as_the_longest():
-    assert longest_input(Dataset.from_dict({"length": [3, 9, 4]}), LENGTH) == 9
-    assert longest_input(Dataset.from_dict({"length": [3, 90]}), LENGTH) == LENGTH  # those of all choices together
-    assert longest_input([{"input_ids": [1, 2]}], LENGTH) == LENGTH  # examples of pre-training, made when they are read
+    assert measure_longest(Dataset.from_dict({"length": [3, 9, 4]}), LENGTH) == 9
+    assert measure_longest(Dataset.from_dict({"length": [3, 90]}), LENGTH) == LENGTH  # those of all choices together
+    assert measure_longest([{"input_ids": [1, 2]}], LENGTH) == LENGTH  # pre-training makes them when they are read

@@ -173,11 +173,17 @@ def test_many_classes_start_from_a_probe():
     assert not random.get("contrast_steps")
 
 
+def test_rows_that_folds_score_start_from_a_probe():
+    for rows, reason in ((300, "there are 300 rows"), (5000, "models of folds score the rows")):
+        sentence = fitted(rows, scored=None, facts={"classes": [rows // 2] * 2})[1]
+        assert f"starts from a linear probe after 75 steps of contrast, since {reason};" in sentence
+
+
 def test_several_labels_start_from_contrast_and_a_probe():
     few, sentence = fitted(300, scored=None, facts={"has_several_labels": True})
     assert (few["head"], few["contrast_steps"]) == ("probe", 75)
     assert few["num_train_epochs"] == 10  # 100 steps of 32
-    assert "starts from a linear probe after 75 steps of contrast, since there are 300 rows" in sentence
+    assert "starts from a linear probe after 75 steps of contrast, since a text may have several labels" in sentence
     many, sentence = fitted(3000, scored=300, facts={"has_several_labels": True})
     assert (many["head"], many["contrast_steps"]) == ("probe", 150)
     assert many["num_train_epochs"] == 4

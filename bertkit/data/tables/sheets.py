@@ -33,7 +33,7 @@ def sheet_parts(
     All values are text, as in a CSV file: an empty cell is an empty text, 3 and 3.0 are ``3``, a date is
     ``2024-05-01``, a formula its last result. Blank rows are skipped, and columns without a name dropped. The places of
     rows are those of the sheet, and the source is ``FILE#SHEET``. A formula that a program has written without a result
-    is an empty cell; that is printed.
+    is an empty cell; that is printed. A row of such formulas alone is blank, which is not printed.
 
     Args:
         path: a workbook, or ``FILE#SHEET``, where several of its sheets are neither empty nor hidden.

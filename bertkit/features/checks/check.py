@@ -37,10 +37,10 @@ from bertkit.runtime.files import is_temporary, readable_size
 from bertkit.runtime.placement.processes import is_main_process
 from bertkit.runtime.placement.resolve import ProcessesNeeded
 from bertkit.runtime.progress import say, without_repetitions
+from bertkit.runtime.reading.hub import cache_folder
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.folds import load_splits
-from bertkit.tasks.pretraining import cache_folder
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.training.pretraining.recipe import pretraining_recipe

@@ -28,7 +28,7 @@ from bertkit.recipe.settings import CONTRAST, PAIRS
 from bertkit.runtime.files import readable_size
 from bertkit.runtime.placement.resolve import largest_divisor
 from bertkit.runtime.progress import counted, memory_size
-from bertkit.tasks.pretraining import cache_folder
+from bertkit.runtime.reading.hub import cache_folder
 from bertkit.training.progress import UNKNOWN_ACTIVATIONS, memory_of_run
 from bertkit.training.warm_start.pairs import PAIRS_OF_BATCH
 from bertkit.training.warm_start.phases import size_of_contrast

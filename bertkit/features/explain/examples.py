@@ -20,7 +20,8 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.runtime.progress import counted
-from bertkit.tasks.pretraining import cache_folder, load_corpus
+from bertkit.runtime.reading.hub import cache_folder
+from bertkit.tasks.pretraining import load_corpus
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 
 _COUNTED = 1000  # examples of the counts

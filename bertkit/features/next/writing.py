@@ -132,13 +132,8 @@ def _make_workbook(
             is_number = isinstance(value, float) or (isinstance(value, int) and abs(value) <= _LARGEST)
             if isinstance(value, bool) or not (is_number or value is None):  # a cell TRUE would be the class TRUE
                 value = str(plain(value))
-            wrong = ""
-            if isinstance(value, str) and len(value) > _LONGEST:
-                wrong = f"longer than the {_LONGEST:,} characters of a cell"
-            elif isinstance(value, str) and _NOT_IN_XML.search(value):
-                wrong = "with a character that a workbook cannot have"
-            if wrong:
-                raise OutputError(f"{path}: {name!r} is {shown(value)}, {wrong}; give --output FILE.csv")
+            if isinstance(value, str):
+                _check_text(value, repr(name), path)
             cell = sheet.cell(number, place, value)
             if isinstance(value, str):
                 cell.data_type = "s"  # else a text that begins with = would be a formula
@@ -152,10 +147,21 @@ def _make_workbook(
         kind = "text" if name in texts else name if name in _WIDTHS else "others"
         sheet.column_dimensions[get_column_letter(place)].width = _WIDTHS[kind]
     sheet.freeze_panes = "A2"
+    for name in names:  # those of rows that are not written too
+        _check_text(name, "a class", path)
     _add_list(book.create_sheet(_CLASSES), sheet, columns.index(label) + 1, len(rows), names)
     stream = io.BytesIO()
     book.save(stream)
     return stream.getvalue()
+
+
+def _check_text(text: str, what: str, path: Path) -> None:
+    """Checks that a cell can hold a text, which the message calls ``what``; OutputError if not."""
+    wrong = "with a character that a workbook cannot have" if _NOT_IN_XML.search(text) else ""
+    if len(text) > _LONGEST:
+        wrong = f"longer than the {_LONGEST:,} characters of a cell"
+    if wrong:
+        raise OutputError(f"{path}: {what} is {shown(text)}, {wrong}; give --output FILE.csv")
 
 
 def _add_list(hidden: Worksheet, sheet: Worksheet, column: int, rows: int, names: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ Scores of single questions are those of SQuAD's official scorers, in [0, 1]. N i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ def question_sections(
     may_have_none = threshold is not None
     scores = question_scores([answer_at(each, threshold) for each in decoded], answers, may_have_none)
     answerable = np.array([bool(each["text"]) for each in answers])
-    split = [[word.strip("'\"’“(),?").lower() for word in question.split()] for question in questions]
+    split = [re.findall("[a-z]+", question.lower()) for question in questions]  # "What's" is what
     words = np.array([next((word for word in of_one if word in _QUESTION_WORDS), "other") for of_one in split])
     lengths = np.array([min((len(text.split()) for text in each["text"]), default=0) for each in answers])
     of_questions = {"all questions": np.ones(len(answers), dtype=bool)}

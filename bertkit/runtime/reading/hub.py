@@ -1,4 +1,4 @@
-"""The Hub: one attempt where its host is not known, and local names that a name may have been meant for."""
+"""The Hub: the folder of caches beside its own, one attempt where its host is not known, and similar local names."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ from urllib.request import getproxies
 from bertkit.runtime.errors import did_you_mean
 
 _KNOWN_SECONDS = 60.0  # for which the answer of the name service is taken for the same
+
+
+def cache_folder() -> Path:
+    """Returns the cache folder of tokenizers, corpora, tables of objects and compiled kernels: ``bertkit`` in the
+    Hugging Face home (``HF_HOME``)."""
+    from huggingface_hub.constants import HF_HOME
+
+    return Path(HF_HOME) / "bertkit"
 
 
 @contextmanager

@@ -94,8 +94,8 @@ class SimilarityTask(TableTask, PerExampleTask):
         label, table = self.settings.label_column, self.readable(table)
         with noted(faults):
             columns = self.columns_of(table)
-        is_labelled = not all(map(is_missing, table.columns.get(str(label), ())))
-        if name != "test" or is_labelled:
+        # Pairs and triplets need no column of labels.
+        if name != "test" or label is None or not all(map(is_missing, table.columns.get(label, ()))):
             with noted(faults):
                 columns["labels"] = label_values(self.settings, table, is_trained=name == "train")
         raise_all(faults)

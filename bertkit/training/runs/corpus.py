@@ -23,7 +23,8 @@ from bertkit.runtime.options import several
 from bertkit.runtime.placement.processes import Engine, Workers
 from bertkit.runtime.placement.ray_cluster import import_ray
 from bertkit.runtime.progress import Bar
-from bertkit.tasks.pretraining import DataSettings, cache_folder
+from bertkit.runtime.reading.hub import cache_folder
+from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.pretraining.initialization import corpus_tokenizer, save_trained_tokenizer
 from bertkit.training.pretraining.recipe import check_tokenizer_settings
 from bertkit.training.runs.directory import check_output_dir, check_place

@@ -21,7 +21,8 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import first_on_machine
 from bertkit.runtime.placement.resolve import check_processes
 from bertkit.runtime.progress import METRIC_NAMES, Bar, counted, say
-from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, cache_folder, curve_facts, load_corpus
+from bertkit.runtime.reading.hub import cache_folder
+from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.training.arguments import check_callbacks, schedule_in_steps, training_arguments
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_evaluations

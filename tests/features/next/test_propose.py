@@ -136,6 +136,9 @@ def test_bytes_are_as_in_other_forms_and_a_sheet_has_its_limit(tmp_path):
         assert read_table(tmp_path / f"o{ending}").columns["picture"] == ["iVA="]
     with pytest.raises(OutputError, match=r"a sheet cannot hold 1,048,576 rows and their names; give --output"):
         write_rows(tmp_path / "many.xlsx", [row] * 1_048_576, "label", ["text"], ["good"])
+    with pytest.raises(OutputError, match=r"a class is .*, with a character that a workbook cannot have; give --out"):
+        write_rows(tmp_path / "sign.xlsx", [row], "label", ["text"], ["good", "b\x0bd"])
+    assert not (tmp_path / "sign.xlsx").exists()
 
 
 def test_other_forms_come_back_too(scored, trained, unlabelled, tmp_path):

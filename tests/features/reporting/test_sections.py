@@ -129,7 +129,7 @@ def test_the_threshold_curve_has_the_best_score():
 
 
 def test_question_words_and_lengths():
-    found = parts(question_sections(["In what city?", "Who?", "How long?", "Name it."], ANSWERS, DECODED, 0.0))
+    found = parts(question_sections(["In what city?", "Who's there?", "How long?", "Name it."], ANSWERS, DECODED, 0.0))
     words = {word: (f1, number) for word, _, f1, number in found["Scores by question word"].rows}
     assert words == {"what": (100, 1), "who": (0, 1), "how": (0, 1), "other": (100, 1)}
     lengths = found["Scores by length of the shortest answer"].rows

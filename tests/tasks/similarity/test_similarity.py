@@ -80,6 +80,13 @@ def run(checkpoint, tmp_path_factory):
 
 
 @pytest.mark.parametrize("form", CONTENTS)
+def test_a_test_set_is_scored(task, form):
+    """Pairs and triplets too, which have no column of labels."""
+    _, splits = task(train_csv=CONTENTS[form], test_csv=CONTENTS[form]).load(["train", "test"])
+    assert splits["test"].examples["labels"][:] == splits["train"].examples["labels"][:]
+
+
+@pytest.mark.parametrize("form", CONTENTS)
 def test_the_form_is_inferred(task, form):
     settled, splits = task(train_csv=CONTENTS[form]).load(["train"])
     assert settled.settings.form == form

@@ -142,7 +142,8 @@ class Joined:
         self._bases = bases
 
     def __getitem__(self, index: Any) -> Any:
-        """Returns an element, a copy of a slice with a start and an end, or the elements of an array of indices."""
+        """Returns an element, a copy of a slice with a start and an end, or the elements of an array of indices; all
+        count from 0, and none from the end."""
         if isinstance(index, slice):
             return self[np.arange(index.start, index.stop)]
         indices = np.asarray(index)
