@@ -281,8 +281,13 @@ def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTraine
 
     If the task is inferred, one line on stderr says what is assumed; it is also in `StockTask.assumptions`.
 
+    Args:
+        checkpoint: a run directory, a folder or a Hub id.
+        data: values of the task's ``data`` block that differ from training.
+
     Raises:
         CheckpointError: it cannot be read, or has no task.
+        RecipeError: the task has no such value of ``data``, or inputs are longer than the model reads.
     """
     config = load_config(checkpoint, any_encoder=True)
     task = task_of_checkpoint(config, checkpoint, **data)

@@ -158,7 +158,8 @@ def check_drop_last(recipe: Recipe, inputs: int) -> None:
     if recipe.train.get("dataloader_drop_last") and inputs < size:
         raise RecipeError(
             f"recipe {recipe.name}: train.dataloader_drop_last: leaves out a batch of fewer than {size}, so nothing of "
-            f"{counted(inputs, 'input')} to train on; remove it, or give a smaller train.global_train_batch_size"
+            f"{counted(inputs, 'input')} is left to train on; remove it, or give a smaller "
+            "train.global_train_batch_size"
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from bertkit.features.choosing.wording import Wording
+from bertkit.inference.facts import percent
 from bertkit.metrics import score_range
 from bertkit.runtime.files import readable_size
 from bertkit.runtime.formats import amount
@@ -133,9 +134,9 @@ class Choice:
         names = {"model": [name if len(name) <= _WIDEST else f"…{name[1 - _WIDEST :]}" for name in of_each]}
         texts = {
             "pieces_per_word": [f"{each.wording.pieces_per_word:.2f}" for each in every],
-            "split_words": [_percent(each.wording.split) for each in every],
-            "unknown_words": [_percent(each.wording.unknown) for each in every],
-            "texts_too_long": [_percent(each.wording.too_long) for each in every],
+            "split_words": [percent(each.wording.split) for each in every],
+            "unknown_words": [percent(each.wording.unknown) for each in every],
+            "texts_too_long": [percent(each.wording.too_long) for each in every],
             "pseudo-perplexity_per_word": [
                 with_interval(each.perplexity, each.perplexity_low, each.perplexity_high, amount) for each in every
             ],
@@ -192,10 +193,6 @@ def milliseconds(value: float) -> str:
     ('12.3', '0.51')
     """
     return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def with_interval(value: float | None, low: float | None, high: float | None, form: Callable[[float], str]) -> str:

@@ -39,7 +39,8 @@ _OF_A_CHECKPOINT = re.compile(
     r"(model|pytorch_model|tf_model|flax_model)(-\d+-of-\d+)?\.(safetensors|bin|h5|msgpack)(\.index\.json)?"
     r"|(configuration|modeling|loss|labels|features|left_to_right|reading)_bert\.py|config\.json|recipe\.yaml"
     r"|(all|eval)_results\.json|report\.html|modules\.json|sentence_bert_config\.json|1_Pooling/config\.json"
-    r"|\.eval_results/bertkit\.yaml|tokenizer(_config)?\.json|vocab\.txt|special_tokens_map\.json|added_tokens\.json"
+    r"|\.eval_results/bertkit\.yaml|tokenizer(_config)?\.json|special_tokens_map\.json|added_tokens\.json"
+    r"|vocab\.(txt|json)|merges\.txt|(spm|spiece|sentencepiece\.bpe)\.model"
 )
 _GRADIO = "6.31.0"  # of a Space, if it is not installed here
 _SPACE_FILES = ("README.md", "app.py", "requirements.txt")

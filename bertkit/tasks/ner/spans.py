@@ -11,7 +11,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from bertkit.metrics.entities import OUTSIDE
@@ -74,34 +74,35 @@ def align(
     """
     result = Alignment([word.text for word in words], [OUTSIDE] * len(words))
     starts, ends = [word.start for word in words], [trimmed(text, word.start, word.end)[1] for word in words]
-    placed: list[tuple[int, int, Span]] = []  # first word, end of the words, span
-    for unplaced in spans:
+    placed: list[tuple[int, int, str, str]] = []  # first word, end of the words, type, name of the span
+    for span in spans:
         with noted(result.faults):
-            span = _in_characters(unplaced, text, unit)
-            start, end = trimmed(text, span.start, span.end)
+            given = _in_characters(span, text, unit)
+            named = f"span {span.start}:{span.end} ({span.type}, {shown(text[slice(*given)])})"
+            start, end = trimmed(text, *given)
             if start == end:
-                raise DataError(f"{_named(span, text)} has no word")
+                raise DataError(f"{named} has no word")
             first, last = bisect_right(ends, start), bisect_left(starts, end)  # the words that it touches
             cut = [index for index in {first, last - 1} if starts[index] < start or ends[index] > end]
             if cut and not snap:
                 raise DataError(
-                    f"{_named(span, text)} cuts the word {shown(words[min(cut)].text)}; correct it, or give --snap to "
-                    "extend such spans to whole words"
+                    f"{named} cuts the word {shown(words[min(cut)].text)}; correct it, or give --snap to extend such "
+                    "spans to whole words"
                 )
             result.snapped += bool(cut)
-            result.trimmed += (start, end) != (span.start, span.end)
-            placed.append((first, last, span))
+            result.trimmed += (start, end) != given
+            placed.append((first, last, span.type, named))
     placed.sort(key=lambda each: each[:2])
-    for (_, end_before, before), (first, _, span) in pairwise(placed):
+    for (_, end_before, _, before), (first, _, _, named) in pairwise(placed):
         if first < end_before:
-            result.faults.append(f"{_named(before, text)} and {_named(span, text)} overlap; keep one of them")
-    for first, last, span in placed:
-        result.tags[first:last] = [f"B-{span.type}", *[f"I-{span.type}"] * (last - first - 1)]
+            result.faults.append(f"{before} and {named} overlap; keep one of them")
+    for first, last, kind, _ in placed:
+        result.tags[first:last] = [f"B-{kind}", *[f"I-{kind}"] * (last - first - 1)]
     return result
 
 
-def _in_characters(span: Span, text: str, unit: OffsetUnit) -> Span:
-    """Converts the offsets of a span to characters."""
+def _in_characters(span: Span, text: str, unit: OffsetUnit) -> tuple[int, int]:
+    """Returns the offsets of a span in characters; DataError if they are not those of a range with its text."""
     start, end, place = span.start, span.end, f"span {span.start}:{span.end} ({span.type})"
     if unit == "utf16":
         first, last = from_utf16(text, start), from_utf16(text, end)
@@ -114,16 +115,12 @@ def _in_characters(span: Span, text: str, unit: OffsetUnit) -> Span:
     covered = text[start:end]
     if span.text is not None and _plain(span.text) != _plain(covered):
         raise DataError(f"{place} is {shown(covered)} in the text, and {shown(span.text)} in the span")
-    return span._replace(start=start, end=end)
+    return start, end
 
 
 def _plain(text: str) -> str:
     # Label Studio writes a line break within a span as \n, a backslash and a letter.
     return " ".join(text.replace("\\n", "\n").split())
-
-
-def _named(span: Span, text: str) -> str:
-    return f"span {span.start}:{span.end} ({span.type}, {shown(text[span.start : span.end])})"
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -149,9 +146,13 @@ def from_utf16(text: str, position: int) -> int | None:
     >>> [from_utf16("a😀b", position) for position in range(6)]
     [0, 1, None, 2, 3, None]
     """
-    starts = list(accumulate((1 + (character > "\uffff") for character in text), initial=0))
-    index = bisect_left(starts, position)
-    return index if index < len(starts) and starts[index] == position else None
+    units = text.encode("utf-16-le", "surrogatepass")
+    if not 0 <= 2 * position <= len(units):
+        return None
+    try:
+        return len(units[: 2 * position].decode("utf-16-le"))
+    except UnicodeDecodeError:  # half a pair at the end
+        return None
 
 
 def to_utf16(text: str, position: int) -> int:

@@ -32,7 +32,8 @@ _LEAST_COMPARED = 16  # rows of a batch of contrast; twice as many were no bette
 
 
 def problem_of(task: Task) -> str:
-    """Returns the ``problem_type`` of a task whose texts have classes, labels or a number; empty for other tasks."""
+    """Returns the ``problem_type`` of a task whose texts have classes, labels or a number, such as a relevance; empty
+    for other tasks."""
     if head_name(task) != _HEADS[0] or task.label_columns != ("labels",):
         return ""
     return str(task.config().get("problem_type") or "")
@@ -161,7 +162,7 @@ def _contrast_classes(
         texts = next(iter(texts_of(task, ColumnsOf(examples.select(numbers))).values()))
         return means_of_texts(trainer.model, trainer.processing_class, texts, recipe.data.max_seq_length)
 
-    # Few classes have rows enough, and learn faster without; so do several labels.
+    # Few classes have rows enough, and learn faster without; so do several labels. Pairs have no mean of one text.
     keeps = not has_pairs(task) and classes.ndim == 1 and len(counts) > MANY_CLASSES
     contrast(
         trainer.model,

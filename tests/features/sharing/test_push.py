@@ -67,6 +67,7 @@ for repository, texts in json.loads(sys.argv[1]):
 
 STALE = ["model-00001-of-00002.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "modeling_bert.py"]
 STALE += ["vocab.txt", "recipe.yaml", "modules.json", "1_Pooling/config.json", "features_bert.py"]
+STALE += ["vocab.json", "merges.txt", "spm.model", "spiece.model", "sentencepiece.bpe.model"]
 KEPT = ["notes.md", "figures/model.safetensors.png", "onnx/model.safetensors", ".gitattributes"]
 
 

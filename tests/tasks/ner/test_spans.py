@@ -52,6 +52,15 @@ def test_cut_words_are_snapped_only_on_request():
     assert both.faults == ["span 4:8 (LOC, 'Oslo') and span 9:14 (X, 'based') overlap; keep one of them"]
 
 
+def test_faults_name_the_offsets_as_they_are_given():
+    text = "😀 😀 Anna left Oslo"
+    found = align(text, split_words(text), [Span(6, 9, "X"), Span(15, 20, "LOC"), Span(16, 20, "LOC")], False, "utf16")
+    assert found.faults == [
+        "span 6:9 (X, 'Ann') cuts the word 'Anna'; correct it, or give --snap to extend such spans to whole words",
+        "span 15:20 (LOC, ' Oslo') and span 16:20 (LOC, 'Oslo') overlap; keep one of them",
+    ]
+
+
 def test_nested_spans_are_faults():
     assert len(aligned("Ann Lee left", (0, 12, "X"), (0, 3, "X"), (4, 7, "X")).faults) == 2
 
