@@ -62,7 +62,9 @@ def glue(
     if task is None or not (task == "all" or "," in task):
         finetune("glue", task_recipe(task, run.recipe), run)
         return
-    finetune_several({name: GLUE + name for name in glue_tasks(task, run.recipe)}, run)
+    if run.recipe is not None:
+        raise RecipeError(f"--recipe is for one run, and --task {task} names several; give only one of them")
+    finetune_several({name: GLUE + name for name in glue_tasks(task)}, run)
 
 
 _add(
@@ -132,20 +134,18 @@ def task_recipe(task: str | None, recipe: str | None) -> str:
         raise RecipeError(f"give either --task (one of {', '.join(recipes_in(GLUE))}) or --recipe")
     if recipe is not None:
         return recipe
-    if len(glue_tasks(str(task), None)) > 1:
+    if len(glue_tasks(str(task))) > 1:
         raise RecipeError(f"--task {task}: names several, and this is one run; name one task")
     return f"{GLUE}{task}"
 
 
-def glue_tasks(given: str, recipe: str | None) -> list[str]:
+def glue_tasks(given: str) -> list[str]:
     """Returns the tasks that ``--task`` names: one, several separated by commas, or ``all``.
 
     Raises:
-        RecipeError: a task does not exist or is named twice, or ``--recipe`` is given too.
+        RecipeError: a task does not exist or is named twice.
     """
     known = recipes_in(GLUE)
-    if recipe is not None:
-        raise RecipeError(f"--recipe is for one run, and --task {given} names several; give only one of them")
     names = known if given == "all" else given.split(",")
     for name in names:
         if name not in known:

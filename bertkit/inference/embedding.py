@@ -280,7 +280,8 @@ class SentencePooling:
     Attributes:
         pooling: as for `bertkit embed`.
         normalize: whether the vector is divided by its length.
-        max_seq_length: tokens of a text that are read; ``None`` if not given.
+        max_seq_length: tokens of a text that are read; a very large number without a limit, ``None`` for a checkpoint
+            in another form.
     """
 
     pooling: Pooling = "mean"

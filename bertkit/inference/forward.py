@@ -32,7 +32,7 @@ _USUAL_LENGTH = 512  # tokens; some encoders read 8,192, and a batch of such inp
 _SHORTEST = 0.75  # shortest input of a batch on a CPU, as a part of the longest
 _FEW, _SHORTEST_OF_FEW = 8, 0.4  # the same for the first inputs of a batch: smaller batches use the cores badly
 _MOST_AT_ONCE = 4  # batches on a CPU: Python starts the operations of all of them one after the other
-_SMALLEST_AT_ONCE = 4  # inputs of a batch, of which the others are computed at the same time
+_SMALLEST_AT_ONCE = 4  # inputs of a batch: smaller ones are not made to compute more batches at once
 
 
 def forward_in_batches(

@@ -399,8 +399,8 @@ class BertModel(BertPreTrainedModel):
             output_attentions: Whether to return the attention probabilities, L tensors (B, A, S, S).
             output_hidden_states: Whether to return the hidden states, L + 1 tensors (B, S, H), embeddings first.
             read_positions: (B, P) or (1, P) int64 in [0, S), the tokens of ``last_hidden_state``; () for none besides
-                the pooled one. The last layer computes no others, unless all hidden states or attention probabilities
-                are requested. None: all.
+                the pooled one, of a model with a pooler. The last layer computes no others, unless all hidden states or
+                attention probabilities are requested. None: all.
 
         Returns:
             ``last_hidden_state`` (B, S, H), or (B, P, H) of the read tokens, ``pooler_output`` (B, H) or None,

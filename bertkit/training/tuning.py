@@ -37,9 +37,10 @@ def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
     """
     layers = layers_of(model)
     if layers is None:
+        keys = ", ".join(key for key in KEYS if key != "freeze_embeddings")
         raise RecipeError(
             f"model: a checkpoint of type {model.config.model_type!r} has no list of {model.config.num_hidden_layers} "
-            f"layers, which {', '.join(KEYS)} and train.layer_lr_decay need; remove them"
+            f"layers, which {keys} and train.layer_lr_decay need; remove them"
         )
     return layers
 
@@ -70,7 +71,8 @@ def tune(model: PreTrainedModel, recipe: Recipe) -> Tuning | None:
     arXiv:2006.05987), from torch's random numbers.
 
     Raises:
-        RecipeError: the model has too few layers, no list of layers, or no last layer that may have a rate of its own.
+        RecipeError: the model has too few layers, no list of layers, no last layer that may have a rate of its own, or
+            nothing left to train.
     """
     frozen, drawn = (int(recipe.model.get(key) or 0) for key in ("freeze_layers", "reinit_layers"))
     if frozen or drawn:

@@ -371,13 +371,13 @@ def test_questions_without_answers_are_scored_as_squad_2(stock_models, tmp_path,
     none = {"text": [], "answer_start": []}
     path = tmp_path / "dev.jsonl"
 
-    def scores(*answers):
+    def scores(*answers, max_samples=None):
         rows = [
             {"id": str(number), "question": QUESTION, "context": context, "answers": each}
             for number, each in enumerate(answers)
         ]
         path.write_text("\n".join(map(json.dumps, rows)))
-        return bertkit.evaluate(folder, validation_file=path).metrics
+        return bertkit.evaluate(folder, validation_file=path, max_samples=max_samples).metrics
 
     predictions, references = [{"id": "0", "prediction_text": answer["answer"]}], [{"id": "0", "answers": text}]
     expected = metrics.compute("squad", predictions, references)  # an answer of articles alone has F1 0
@@ -395,6 +395,9 @@ def test_questions_without_answers_are_scored_as_squad_2(stock_models, tmp_path,
     assert found["eval_f1"] == pytest.approx(expected["f1"])
     assert found["eval_exact"] == pytest.approx(expected["exact"])
     assert scores(text, " ") == found  # as an empty cell of a table
+    capsys.readouterr()
+    assert scores(text, none, max_samples=1) == scores(text)  # what is left out decides nothing
+    assert "SQuAD 2.0" not in capsys.readouterr().err
 
 
 # ---- masked words --------------------------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def ablations(
         data_dir=data_dir,
         output_dir=output_dir,
         size=size,
-        tasks=glue_tasks(task, None),
+        tasks=glue_tasks(task),
         seeds=seeds,
         overrides=overrides(settings, set_, placement),
         finetuning=overrides({}, finetune_set, placement),

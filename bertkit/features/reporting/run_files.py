@@ -75,7 +75,7 @@ class RunFiles:
     folder: Path
     recipe: Recipe
     record: Mapping[str, Any]
-    results: Mapping[str, float]
+    results: Mapping[str, Any]
     history: tuple[Mapping[str, Any], ...]
     step: int | None
     max_steps: int | None

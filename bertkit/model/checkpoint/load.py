@@ -135,6 +135,7 @@ class StoredConfig:
         except Exception as error:  # a damaged file holds values of any type, so that any exception may be raised
             cause = reason(error.__cause__ or error)
             if changes:
+                self.build({})  # raises if the file is at fault, and not the changes
                 raise RecipeError(
                     f"model: the fields {', '.join(changes)} are not valid for {name_or_path}: {cause}"
                 ) from error
@@ -354,7 +355,7 @@ def load_tokenizer(
         if missing:
             raise CheckpointError(
                 f"{name_or_path}: this tokenizer has no {', '.join(missing)}, which pre-training needs; "
-                f"give the tokenizer of a BERT checkpoint, or train one: bertkit tokenizer train"
+                "give the tokenizer of a BERT checkpoint, or train one: bertkit tokenizer train"
             )
     check_tokenizer(tokenizer, config, name_or_path)
     return tokenizer

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bertkit.runtime.errors import PlacementError, importing
+from bertkit.runtime.errors import PlacementError, described, importing
 
 
 def import_ray() -> Any:
@@ -45,8 +45,8 @@ def connected(address: str | None, cpus: int) -> Iterator[Any]:
         try:
             ray.init(address or "local", logging_level="ERROR", log_to_driver=False, runtime_env=own, **local)
         except Exception as error:  # ConnectionError, ValueError, RuntimeError, …
-            reason = str(error).strip().split("\n")[0]
-            raise PlacementError(f"--ray-address {address or 'local'}: Ray does not answer: {reason}") from error
+            where = f"--ray-address {address}" if address else "--engine ray"
+            raise PlacementError(f"{where}: Ray does not answer: {described(error)}") from error
         try:
             yield ray
         finally:

@@ -54,18 +54,21 @@ class StockQuestionAnswering(StockTask, QuestionAnsweringTask):
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         """Reads questions as `QuestionAnsweringTask.load`; if one has no answer, they are scored as SQuAD 2.0."""
         task, loaded = super().load(splits)
-        if all(answers["text"] for split in loaded.values() for answers in split.examples["answers"]):
+        if self.settings.version_2_with_negative:
             return task, loaded
-        return task.with_settings(version_2_with_negative=True), loaded
+        for name, split in loaded.items():
+            unanswered = sum(not answers["text"] for answers in split.examples["answers"])
+            if unanswered:
+                task = task.with_settings(version_2_with_negative=True)
+                have = inflected(unanswered, "has", "have")
+                note = f"{unanswered} of {len(split.examples)} questions {have} no answer: scored as SQuAD 2.0"
+                loaded[name] = replace(split, notes=(note, *split.notes))
+        return task, loaded
 
     def _split_of(self, name: str, table: Table) -> Split:
         if self.settings.version_2_with_negative or self._names.answers not in table.columns:
             return super()._split_of(name, table)
         task = self.with_settings(version_2_with_negative=True)
         split = super(StockQuestionAnswering, task)._split_of(name, table)
-        unanswered = sum(not answers["text"] for answers in split.examples["answers"])
-        if not unanswered:
-            return super()._split_of(name, table)
-        have = inflected(unanswered, "has", "have")
-        note = f"{unanswered} of {len(table)} questions {have} no answer: scored as SQuAD 2.0"
-        return replace(split, notes=(note, *split.notes))
+        has_all = all(answers["text"] for answers in split.examples["answers"])
+        return super()._split_of(name, table) if has_all else split

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -268,6 +269,15 @@ def test_fields_are_changed_by_aliases_too(pretrained):
 def test_wrong_fields_of_bert_are_refused(checkpoint, changes, message):
     with pytest.raises(RecipeError, match=message):
         load_config(str(checkpoint), changes)
+
+
+def test_a_fault_of_the_file_is_not_one_of_the_fields(checkpoint, tmp_path):
+    folder = shutil.copytree(checkpoint, tmp_path / "c")
+    fields = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**fields, "layer_norm_eps": "small"}))
+    with pytest.raises(CheckpointError, match=r"config\.json is not usable: .*layer_norm_eps"):
+        load_config(str(folder), {"hidden_dropout_prob": 0.2})
+    assert load_config(str(folder), {"layer_norm_eps": 1e-6}).layer_norm_eps == 1e-6
 
 
 def test_a_field_that_leaves_no_length_is_refused_as_a_field(tmp_path):

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bertkit.runtime.placement import workers
+from bertkit.runtime.errors import PlacementError
+from bertkit.runtime.placement import ray_cluster, workers
 from bertkit.runtime.placement.pool import WorkerDiedError
+from bertkit.runtime.placement.ray_cluster import connected
 
 
 @pytest.fixture
@@ -50,3 +52,17 @@ def test_an_actor_that_memory_ends_is_a_dead_worker(ray):
     ray.failure = ray.exceptions.OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")
     with pytest.raises(WorkerDiedError, match="ended by Ray, since the memory of its machine ran short"):
         worker.compute("a")
+
+
+@pytest.mark.parametrize(
+    ("address", "named"), [(None, "--engine ray"), ("10.0.0.1:6379", "--ray-address 10.0.0.1:6379")]
+)
+def test_a_ray_that_does_not_answer_is_named_as_it_was_given(monkeypatch, address, named):
+    def init(*_, **__):
+        raise RuntimeError
+
+    stub = SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setattr(ray_cluster, "import_ray", lambda: stub)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")  # else `connected` sets it for the tests that follow
+    with pytest.raises(PlacementError, match=f"^{named}: Ray does not answer: RuntimeError"), connected(address, 1):
+        pass
