@@ -69,6 +69,8 @@ class GrowingFile:
         if kind is None:
             with self._faults(), self._stream:
                 os.fsync(self._stream.fileno())
+                if os.name == "nt":  # which renames nothing that is open, and has no lock to keep
+                    self._stream.close()
                 os.replace(self.partial, self.path)
             return
         with suppress(OSError):  # the exception that ends the work is the one to report

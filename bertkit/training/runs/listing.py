@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -59,8 +60,8 @@ def runs(folder: str | Path) -> list[ListedRun]:
     """Lists the run directories and grids in a folder and below it, sorted by folder.
 
     A grid is one row; its runs are listed if ``folder`` is the grid itself. Ensembles are not listed, as their runs
-    are those of grids. Links to folders are not followed. A folder below that cannot be read is a warning, and so are
-    files of these names that another program wrote.
+    are those of grids. Hidden folders, checkpoints of a run and links to folders are not searched. A folder below that
+    cannot be read is a warning, and so are files of these names that another program wrote.
 
     Raises:
         DataError: the folder does not exist or cannot be read.
@@ -87,7 +88,7 @@ def _below(root: Path) -> Iterator[ListedRun]:
         root, onerror=lambda error: say(f"warning: {error.filename}: {unread}: {error.strerror}")
     ):
         folder = Path(place)
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "checkpoint-")))
+        folders[:] = sorted(name for name in folders if not re.fullmatch(r"\..*|checkpoint-\d+", name))
         is_grid = GRID_FILE in files
         if not is_grid and is_ensemble(place):
             folders[:] = []  # its members are copies of runs

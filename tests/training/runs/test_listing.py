@@ -59,6 +59,12 @@ def test_runs_at_any_depth_with_their_facts(place, tmp_path):
     assert (run.state, run.checkpoint, run.score, run.rows) == ("interrupted", "bert", None, None)
 
 
+def test_checkpoints_of_runs_are_passed_over_alone(place, tmp_path):
+    place("checkpoint-study/first")
+    place("checkpoint-study/first/checkpoint-90")
+    assert list(rows(tmp_path)) == ["checkpoint-study/first"]
+
+
 def test_rows_are_examples_though_a_long_text_has_several_inputs(place, tmp_path):
     folder = place("run", score=0.5)
     assert runs(tmp_path)[0].rows == 1200

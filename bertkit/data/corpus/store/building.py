@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bertkit.data.corpus.sources import Source
 
 _PLAN_FILE = "plan.json"
-_UNITS = 256  # of a corpus whose units are neither of the least nor of the greatest size
+_UNITS = 256  # at most, of a corpus whose units are neither of the least nor of the greatest size; at least half of it
 _LEAST_BYTES, _MOST_BYTES = 4 << 20, 256 << 20
 
 
@@ -152,7 +152,9 @@ def divide_sources(sources: Sequence[Source], form: DocumentForm, origin: dict[s
         origin: of the store.
         is_whole: the parts of a unit depend on the whole text, as with a search for duplicates.
     """
-    size = min(max(sum(source.size or 0 for source in sources) // _UNITS, _LEAST_BYTES), _MOST_BYTES)
+    total = sum(source.size or 0 for source in sources)
+    # A power of two: the ranges of large files stay where another file has got some lines more.
+    size = min(max(1 << (total // _UNITS).bit_length(), _LEAST_BYTES), _MOST_BYTES)
     settings = origin_key({**origin, "sources": origin["sources"] if is_whole else []})
     groups: list[list[Source]] = []
     filled = 0
@@ -198,8 +200,8 @@ def _work_folder(
 ) -> Iterator[Path]:
     """Yields the folder of the parts with its plan; records of other text or settings are removed first.
 
-    A build locks the folder, a share its own file in it. A fault of the text ends a build and removes the folder; it
-    ends a share alone, since the folder has the parts of other shares too.
+    A build locks the folder, a share its own file in it. The folder stays after a fault of the text, if it has parts of
+    other texts for the repeated command, or may have those of other shares.
     """
     work = _work_of(place)
     try:
@@ -234,8 +236,11 @@ def _work_folder(
         try:
             yield work
         except DataError:
-            if share is None:  # the text has to change, and the parts are of this text
+            finished = sum((work / record).is_file() for record in records)
+            if share is None and finished in (0, len(records)):  # the fault is of all that there is
                 shutil.rmtree(work, ignore_errors=True)
+            elif share is None:
+                say(f"{work}: keeps {finished} of {counted(len(records), 'unit')} for when the command is repeated")
             raise
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from bertkit.data.corpus.sentences import split_sentences
 from bertkit.data.corpus.settings import DocumentFilter
 from bertkit.data.corpus.sources import find_sources
 from bertkit.data.corpus.store import building, parts
-from bertkit.data.corpus.store.building import join_store
+from bertkit.data.corpus.store.building import divide_sources, join_store
 from bertkit.data.corpus.store.token_store import TokenStore
 from bertkit.runtime.errors import DataError, OutputError, PlacementError
 from bertkit.runtime.files import lock
@@ -323,10 +324,32 @@ def test_a_file_system_without_locks_can_have_builds(corpus, files, monkeypatch)
     assert join_store(corpus.folder / "shared").num_documents
 
 
-def test_a_fault_has_its_line_in_the_file_and_leaves_nothing(corpus, files):
+def test_a_fault_leaves_the_units_of_other_files(corpus, files, capsys):
     [bad] = corpus.write(bad="t1\n\n" * 2000 + "\0")
     with pytest.raises(DataError, match=r"bad\.txt: NUL byte at byte offset 8000"):
         build(corpus, [*files, bad])
+    assert re.search(r"store\.building: keeps \d+ of \d+ units", capsys.readouterr().err)
+    corpus.write(bad="t1\n\n" * 2000)
+    kept = {path: path.stat().st_mtime_ns for path in (corpus.folder / "store.building").glob("unit-*.json")}
+    store = build(corpus, [*files, bad])
+    assert kept
+    assert not list(corpus.folder.glob("*.building"))
+    assert contents(store) == contents(build(corpus, [*files, bad], "again"))
+
+
+def test_ranges_stay_where_another_file_grows(corpus, files, monkeypatch):
+    """The size of a unit is of the whole corpus."""
+    monkeypatch.setattr(building, "_LEAST_BYTES", 1)
+    large = corpus.write(large="t1\n\n" * 5000, other="t2\n\n" * 5000)
+    keys = []
+    for text in ("t3", "t3\n\n" * 20):
+        sources = find_sources([*large, *corpus.write(last=text)])
+        keys.append([unit.key for unit in divide_sources(sources, BLANK, {"sources": []}, is_whole=False)])
+    assert len(keys[0]) > 100
+    assert len({*keys[0]} - {*keys[1]}) <= 1
+
+
+def test_a_fault_has_its_line_in_the_file_and_leaves_nothing(corpus):
     rows = corpus.folder / "rows.jsonl"
     rows.write_text('{"text": "t1 t2"}\n' * 500 + '{"tex": "t1"}\n' + '{"text": "t1 t2"}\n' * 100, encoding="utf-8")
     with pytest.raises(DataError, match=r"rows\.jsonl: line 501: "):
