@@ -157,7 +157,7 @@ def glue_tasks(given: str) -> list[str]:
     return names
 
 
-def add_task(kind: str, package: str, app: typer.Typer = app) -> None:
+def _add_of_package(kind: str, package: str) -> None:
     """Adds ``bertkit finetune KIND`` for a task of another package, with options for all its settings.
 
     The module of the task is imported only when the command is run or its help is shown.
@@ -165,7 +165,6 @@ def add_task(kind: str, package: str, app: typer.Typer = app) -> None:
     Args:
         kind: name of the task, as in ``task.kind``; the command has dashes instead of underscores.
         package: name of the package, for the help.
-        app: app to register the command with.
     """
 
     def of_task(run: FineTuning) -> None:
@@ -176,7 +175,7 @@ def add_task(kind: str, package: str, app: typer.Typer = app) -> None:
 
 
 for kind, package in TASKS.third_party().items():
-    add_task(kind, package)
+    _add_of_package(kind, package)
 
 
 def negatives(

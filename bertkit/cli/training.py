@@ -201,7 +201,7 @@ def finetune_several(recipes: Mapping[str, str], run: FineTuning) -> None:
         RecipeError: an option is for one run, or there is no such feature.
     """
     named = f"--task {','.join(recipes)} names several"
-    training = Training(run=run, recipes=lambda: recipes, names=tuple(recipes), folds=run.folds)
+    training = Training(run=run, recipes=lambda: recipes, names=tuple(recipes), folds=run.folds or None)
     if training.arguments.get("push_to_hub") is not None and training.many is None:
         raise RecipeError(f"--push-to-hub is for one run, and {named}; use bertkit push")
     if not run.of_features.start(training):

@@ -89,11 +89,11 @@ def sentences_on(
 ) -> tuple[str, ...]:
     """Returns the sentences of a verdict; the arguments are those of `verdict_of`, and the facts of its outcome."""
     copies = (f"{outcome.copies}.",) if facts.sentences and outcome.copies else ()
-    return (*facts.sentences, *copies, *of_test_set(outcome, results), *loss_still_falls(outcome, history))
+    return (*facts.sentences, *copies, *of_test_set(outcome, results), *sentence_on_losses(outcome, history))
 
 
-def loss_still_falls(outcome: Outcome, history: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the sentence of `still_falls` on the validation loss of a run whose score can still rise.
+def sentence_on_losses(outcome: Outcome, history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the sentence of `sentence_if_falling` on the validation loss of a run whose score can still rise.
 
     A model that fits its training examples is left out: its validation loss falls as the learning rate does.
     """
@@ -109,7 +109,7 @@ def loss_still_falls(outcome: Outcome, history: Sequence[Mapping[str, Any]]) -> 
     last = [float(entry["loss"]) for entry in history if entry.get("loss") is not None][-_LAST_LOSSES:]
     if last and losses and float(np.mean(last)) < _FITS * list(losses.values())[-1]:
         return []
-    return still_falls(list(losses.values()))
+    return sentence_if_falling(list(losses.values()))
 
 
 def of_test_set(outcome: Outcome, results: Mapping[str, float]) -> list[str]:
@@ -124,19 +124,19 @@ def of_test_set(outcome: Outcome, results: Mapping[str, float]) -> list[str]:
     if own is None or test is None:
         return []
     size = counted(int(results.get("predict_samples", 0)), "input", form=",")  # of which a long text has several
-    line = f"On the test set of {size} the {display_name(name)} is {test:.4f}, on {outcome.scored} {own:.4f}"
+    line = f"On the test set of {size} the {display_name(name)} is {test:.4f}, and {own:.4f} on {outcome.scored}"
     interval = outcome.interval(name)
     if interval is not None and not interval[0] <= test <= interval[1]:
-        line += ", whose interval does not include it"
+        line += "; the interval of the latter does not include the former"
     return [f"{line}."]
 
 
-def still_falls(losses: Sequence[float]) -> list[str]:
+def sentence_if_falling(losses: Sequence[float]) -> list[str]:
     """Returns a sentence if the last of several validation losses is clearly the lowest; none otherwise.
 
     That is if it is at least 1 % lower than the one before, and this at least 5 % of the way that the loss has fallen.
 
-    >>> still_falls([1.4, 1.13, 0.89])
+    >>> sentence_if_falling([1.4, 1.13, 0.89])
     ['The validation loss still falls at the end, from 1.1300 to 0.8900: more epochs may give better scores.']
     """
     if len(losses) < 2 or not losses[-1] < min(losses[:-1]):

@@ -26,7 +26,7 @@ from bertkit.training.steps import Objective, TaskObjective
 _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:1708.02002)
 
 
-class WeightedTask(Objective):
+class WeightedObjective(Objective):
     """Objective of a task whose items have weights, and whose loss is focal or smoothed; a mean over their sum.
 
     With class ids, the weight of an item is that of its class, as in ``torch.nn.functional.cross_entropy``. With
@@ -126,7 +126,7 @@ def weighted_labels(task: Task) -> list[str]:
     return list(config.get("id2label", {}).values())
 
 
-def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
+def objective_of_labels(recipe: Recipe, task: Task, features: Any) -> Objective:
     """Returns the objective of a task: its own loss, or those of ``train.class_weights`` and
     ``train.label_smoothing_factor``.
 
@@ -160,7 +160,7 @@ def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
         weights = torch.from_numpy(_balanced(features["labels"][:], len(names)))
     elif classes is not None:
         focus = _focus(classes) or 0.0
-    return WeightedTask(task.label_columns, weights, focus=focus, smoothing=smoothing)
+    return WeightedObjective(task.label_columns, weights, focus=focus, smoothing=smoothing)
 
 
 def _balanced(labels: Any, classes: int) -> np.ndarray:

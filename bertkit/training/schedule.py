@@ -60,8 +60,8 @@ def fitted_schedule(
     ==========================  ======================================================================
     ``learning_rate``           by the hidden size: below 256 2e-4, 512 1e-4, 768 5e-5, 1024 3e-5, else 2e-5
     ``num_train_epochs``        as many as make 150 steps, at most 50; at least 10, or as many as make 300
-                                steps; at least 3; not with ``max_steps``. With a probe that is chosen for few
-                                rows 5, or as many as make 40 steps, 100 for several labels
+                                steps; at least 3; not with ``max_steps``. With a probe that is chosen where
+                                folds score the rows 5, or as many as make 40 steps, 100 for several labels
     ``load_best_model_at_end``  whether at least 100 examples are scored; the last weights are kept otherwise
     ``save_steps``              50, if the last weights are kept
     ``head``                    ``probe`` for classes, of which each text has one, if there are more than 20, or

@@ -15,7 +15,7 @@ from bertkit.inference.facts import classes_in_words, never_predicted, right_of_
 from bertkit.inference.loaded import load
 from bertkit.inference.outcome import Outcome
 from bertkit.inference.predictor import load_task
-from bertkit.inference.verdict import Verdict, still_falls, verdict_of
+from bertkit.inference.verdict import Verdict, sentence_if_falling, verdict_of
 from bertkit.runtime.errors import BertkitError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.runs.evaluate import verdict_on_run
@@ -49,7 +49,7 @@ def test_classes_that_are_never_predicted(true, predicted, expected):
     ],
 )
 def test_a_loss_that_still_falls_is_said(losses, is_said):
-    assert bool(still_falls(losses)) == is_said
+    assert bool(sentence_if_falling(losses)) == is_said
 
 
 def outcome(folder, outputs, training=None, **columns):
@@ -285,8 +285,10 @@ def test_a_loss_that_still_falls_is_said_of_models_that_could_learn_more(fine_tu
 def test_the_score_of_a_labelled_test_set_is_said(fine_tuned):
     right = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1, 2, 0] * 25], labels=[0, 1, 2, 1] * 25)
     results = {"eval_accuracy": 0.75, "predict_accuracy": 0.5, "predict_samples": 40.0}
-    line = "On the test set of 40 inputs the accuracy is 0.5000, on the validation set 0.7500"
-    assert f"{line}, whose interval does not include it." in (verdict_of(right, (), results).sentences)
+    line = "On the test set of 40 inputs the accuracy is 0.5000, and 0.7500 on the validation set"
+    assert f"{line}; the interval of the latter does not include the former." in (
+        verdict_of(right, (), results).sentences
+    )
     assert f"{line.replace('0.5000', '0.7200')}." in (
         verdict_of(right, (), {**results, "predict_accuracy": 0.72}).sentences
     )

@@ -135,7 +135,7 @@ def test_without_single_scores_the_verdict_is_the_main_metric(acme):
     outcome = Outcome(task, outputs, labels, {"text": [f"film {number}" for number in range(4)]}, "reviews.csv")
     assert verdict_of(outcome).sentences == ("both 0.7500 on 4 examples.",)
     of_test_set = verdict_of(outcome, (), {"eval_both": 0.75, "predict_both": 0.5, "predict_samples": 4.0}).sentences[1]
-    assert of_test_set == "On the test set of 4 inputs the both is 0.5000, on the validation set 0.7500."
+    assert of_test_set == "On the test set of 4 inputs the both is 0.5000, and 0.7500 on the validation set."
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.objectives import WeightedTask, check_class_weights, weighted_task
+from bertkit.training.objectives import WeightedObjective, check_class_weights, objective_of_labels
 from tests.training.conftest import logged
 
 pytestmark = pytest.mark.numeric
@@ -37,7 +37,7 @@ class Classes(Task):
 
 def weighted(value, names, features):
     """The objective of a recipe with these classes."""
-    return weighted_task(recipe(value), Classes(names), features)
+    return objective_of_labels(recipe(value), Classes(names), features)
 
 
 def loss_of(task, logits, labels):
@@ -107,7 +107,7 @@ def test_focal_loss_multiplies_by_the_probability_of_error():
 
 def test_the_gradient_of_the_focal_loss_is_finite_where_the_loss_is_zero():
     logits = torch.tensor([[200.0, -200.0]], requires_grad=True)
-    loss_of(WeightedTask(focus=0.5), logits, torch.tensor([0])).backward()
+    loss_of(WeightedObjective(focus=0.5), logits, torch.tensor([0])).backward()
     assert logits.grad.isfinite().all()
 
 
@@ -238,7 +238,7 @@ def test_labels_are_smoothed_over_the_choices_there_are(dtype):
     logits, labels = torch.randn(3, 4).to(dtype), torch.tensor([3, 0, IGNORE_INDEX])
     logits[1, 2:] = torch.finfo(dtype).min  # as multiple choice leaves those that pad
     logits.requires_grad_()
-    loss = loss_of(WeightedTask(smoothing=0.1), logits, labels)
+    loss = loss_of(WeightedObjective(smoothing=0.1), logits, labels)
     parts = [(logits[:1], labels[:1]), (logits[1:2, :2], labels[1:2])]
     expected = sum(F.cross_entropy(each.float(), target, label_smoothing=0.1) for each, target in parts) / 2
     torch.testing.assert_close(loss, expected)

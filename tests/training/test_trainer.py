@@ -19,7 +19,7 @@ from bertkit.runtime.placement.resolve import JOINED
 from bertkit.tasks.classification.pooling import pool_windows
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.training.batches import LengthGroups
-from bertkit.training.objectives import WeightedTask
+from bertkit.training.objectives import WeightedObjective
 from bertkit.training.steps import TaskObjective
 from bertkit.training.trainer import BertkitTrainer
 
@@ -156,7 +156,7 @@ def test_numbers_and_sets_of_labels_have_the_loss_of_their_problem(encoder, prob
 @roberta
 def test_label_smoothing_is_over_the_global_batch_too(encoder, tmp_path):
     model, data = network(encoder, "SequenceClassification"), examples("SequenceClassification")
-    _, curve = trained(model, data, tmp_path, 2, 4, objective=WeightedTask(smoothing=0.1))
+    _, curve = trained(model, data, tmp_path, 2, 4, objective=WeightedObjective(smoothing=0.1))
     batch = default_data_collator(data)
     labels = batch.pop("labels")
     expected = torch.nn.functional.cross_entropy(model(**batch).logits, labels, label_smoothing=0.1)

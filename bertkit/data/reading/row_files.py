@@ -213,24 +213,25 @@ def _open_parquet(file: Path | IO[bytes], name: str) -> Iterator[pq.ParquetFile]
         ) from error
 
 
-def arrow_texts(column: pa.Array | pa.ChunkedArray, name: str, of: str, first: int) -> Iterator[str]:
+def arrow_texts(values: pa.Array | pa.ChunkedArray, column: str, name: str, first: int) -> Iterator[str]:
     """Yields the texts of an Arrow column in order; skips texts that are null or empty.
 
-    Messages name the column, the file or data set ``of``, and the row; ``first`` is the number of the first, from 0.
+    Messages say ``name``, that of the file or data set, the column and the row; ``first`` is the number of the first
+    row, from 0.
 
     Raises:
         DataError: the column does not hold strings, or a string is not valid UTF-8.
     """
     import pyarrow as pa
 
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
     if not any(is_kind(kind) for is_kind in is_text):
-        raise DataError(f"{of}: row {first + 1}: column {name!r} contains {kind}; expected strings")
-    for row, value in enumerate(column, first + 1):
+        raise DataError(f"{name}: row {first + 1}: column {column!r} contains {kind}; expected strings")
+    for row, value in enumerate(values, first + 1):
         try:
             text = value.as_py()
         except UnicodeDecodeError as error:
-            raise DataError(f"{of}: row {row}: {name!r} is not UTF-8 at byte {error.start}") from error
+            raise DataError(f"{name}: row {row}: {column!r} is not UTF-8 at byte {error.start}") from error
         if text:
             yield text

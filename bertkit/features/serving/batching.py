@@ -36,8 +36,10 @@ class Metrics:
             "bertkit_request_duration_seconds", "From the head of a request to its answer.", registry=self._registry
         )
         self.waiting = Gauge("bertkit_queue_size", "Requests that wait or are computed.", registry=self._registry)
-        self._texts = Histogram("bertkit_batch_texts", "Texts of a batch.", buckets=_SIZES, registry=self._registry)
-        self._requests = Histogram(
+        self._texts_of_batch = Histogram(
+            "bertkit_batch_texts", "Texts of a batch.", buckets=_SIZES, registry=self._registry
+        )
+        self._requests_of_batch = Histogram(
             "bertkit_batch_requests", "Requests of a batch.", buckets=_SIZES, registry=self._registry
         )
         self._tokens = Counter("bertkit_tokens", "Tokens computed, without padding.", registry=self._registry)
@@ -45,8 +47,8 @@ class Metrics:
 
     def count_batch(self, texts: int, requests: int, tokens_so_far: int) -> None:
         """Counts a batch; ``tokens_so_far`` are those of all batches, this one included."""
-        self._texts.observe(texts)
-        self._requests.observe(requests)
+        self._texts_of_batch.observe(texts)
+        self._requests_of_batch.observe(requests)
         self._tokens.inc(tokens_so_far - self._tokens_so_far)
         self._tokens_so_far = tokens_so_far
 

@@ -40,7 +40,7 @@ _SHUTDOWN = 5  # seconds; a page keeps a connection open
 _LONGEST = 20_000  # characters of a text box
 _EXAMPLES = 5
 _LONGEST_EXAMPLE = 2000  # characters
-_ALL, _EVERY = "every text", PredictOptions()
+_ALL, _NONE_UNSURE = "every text", PredictOptions()  # no answer is left out
 _LEVELS = (0.2, 0.1, 0.05, 0.02)  # shares of wrong answers to choose from
 _FONT = ["system-ui", "sans-serif"]  # gradio's own themes load fonts from another host
 _MONOSPACE = ["ui-monospace", "monospace"]
@@ -81,6 +81,7 @@ def demo(
         RecipeError: the extra ``demo`` is missing, the address cannot be listened on, ``as_`` is another word, or an
             allowed host is no name.
         CheckpointError: the checkpoint cannot be loaded.
+        PlacementError: the device or the precision is impossible.
 
     Examples:
         ```python
@@ -175,7 +176,7 @@ def _describe_task(predictor: Predictor) -> Form:
     """Returns the form of a fine-tuned checkpoint, with a choice of the shares of errors that its rows support."""
     task = served(predictor.task)
 
-    def view(texts: Sequence[str], options: PredictOptions = _EVERY) -> View:
+    def view(texts: Sequence[str], options: PredictOptions = _NONE_UNSURE) -> View:
         columns = task.columns([task.input_of(texts)])
         (prediction,) = options.mark_unsure(predictor.predict_columns(columns, unreported))
         return task.view(prediction, texts)
@@ -236,7 +237,9 @@ def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:
 
                 _connect(show, button, others, [frame], inside.examples)
             if len(boxes) == len(others):  # the texts of the prediction
-                tab.select(lambda *texts: list(texts) if len(texts) > 1 else texts[0], boxes, others, api_name=False)
+                tab.select(
+                    lambda *texts: list(texts) if len(texts) > 1 else texts[0], boxes, others, api_visibility="private"
+                )
     page.theme = theme
     return page
 
@@ -287,7 +290,7 @@ def _connect(
     import gradio
 
     for asks in (button.click, boxes[-1].submit):
-        asks(compute, [*boxes, *others], outputs, api_name=False)
+        asks(compute, [*boxes, *others], outputs, api_visibility="private")
     if examples:
         gradio.Examples([list(each) for each in examples], boxes)
 

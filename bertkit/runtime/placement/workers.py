@@ -1,8 +1,8 @@
 """Workers of a pool: processes of this machine, each with a GPU of its own where there are any, or actors of Ray.
 
 A process runs this module. It reads a function, which loads what the worker computes with and returns the function of
-an item, and then computes one item after another; objects are pickled, and each is answered by one: the result, or the
-error.
+an item, and then computes one item after another; objects are pickled, and each is answered by one: the result, or
+the `BertkitError`. Any other error ends the process, with its traceback on stderr.
 
 Of Ray (https://docs.ray.io), Ray Core is used, not Ray Data: ``map_batches`` cuts and names its output files by itself,
 and computes all of them again when a job is repeated. Here an item is a call of an actor, so that files, their order
@@ -99,7 +99,10 @@ class ProcessWorker:
 
 
 def answer_all(questions: BinaryIO, answers: BinaryIO) -> None:
-    """Loads by the first object of a stream, computes the others until it ends, and writes an answer to each."""
+    """Loads by the first object of a stream, computes the others until it ends, and writes an answer to each.
+
+    Errors that are no `BertkitError` are raised.
+    """
     compute: Callable[[Any], Any] | None = None
     while True:
         try:

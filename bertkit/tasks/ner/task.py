@@ -3,7 +3,7 @@
 The label of a word is predicted from its first piece, as in the paper. Every word gets exactly one tag, in
 texts of any length.
 
-Dimension letters: N inputs, S tokens, C labels.
+Dimension letters: B inputs of a batch, S tokens, C labels.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.inference.facts import NO_BETTER, Facts
 from bertkit.inference.outcome import Outcome
-from bertkit.inference.verdict import Proposal, Verdict, loss_still_falls, sentences_on
+from bertkit.inference.verdict import Proposal, Verdict, sentence_on_losses, sentences_on
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import has_steps, most_epochs
 from bertkit.runtime.errors import RecipeError
@@ -132,7 +132,7 @@ def verdict_on_run(
         results: all results of the run.
         recipe: the recipe of the run.
     """
-    facts, falling = outcome.facts(), loss_still_falls(outcome, history)
+    facts, falling = outcome.facts(), sentence_on_losses(outcome, history)
     return Verdict(
         sentences_on(facts, outcome, history, results),
         propose(facts, bool(falling), bool(outcome.collapse), recipe, history),

@@ -235,8 +235,8 @@ def _before_first_step(
        vectors of the encoder as it was given.
     2. `read_texts_apart`: if the recipe asks for it, the encoder learns from pairs of texts without their labels.
     3. A model of each fold is trained on the rows of the other folds, and predicts those of its own; a resumed run
-       finds these in a file. If the recipe asks for a warm start, it begins with these weights, which stay as they are,
-       and step 4. If linear probes predict better than what training makes of them, the run's own model keeps its
+       finds these in a file. With a warm start it begins with a copy of the weights of step 2, and does step 4 by
+       itself. If linear probes predict better than what training makes of them, the run's own model keeps its
        probe: its arguments become those of one step that changes no weight.
     4. `warm_start`: if the recipe asks for it, the encoder learns to give rows of a class similar vectors, and the head
        begins as a linear probe.

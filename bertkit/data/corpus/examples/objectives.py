@@ -34,6 +34,9 @@ _DRAWS_AT_ONCE = 1 << 14
 class Segments(NamedTuple):
     """A block of examples, one per row.
 
+    Pairs of ``nsp`` and ``sop`` can be longer than `EpochOfText.max_tokens`; `bertkit.data.corpus.examples.pairs` cuts
+    them.
+
     Attributes:
         starts, lengths: ``(N, 2)`` int64, in tokens, for A and B; B has length 0 if the example has no B.
         labels: ``(N,)`` int64: 0 = A and B are as in the text, 1 = they are not.
