@@ -128,7 +128,7 @@ def evaluate(
     data = {key: table_path(value, key) if key.endswith("_file") else value for key, value in data.items()}
     data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items()}
     name = at_revision(checkpoint, revision, trust_remote_code)
-    names = [*map(absolute, several(metrics)), *_metrics_of_run(name, trust_remote_code)]
+    names = [*map(absolute, several(metrics)), *metrics_of_run(name, trust_remote_code)]
     further = further_metrics(list(dict.fromkeys(names)))
     of_run = data_of_run(name, data)
     task, config = load_task(name, of_run | data)
@@ -349,7 +349,7 @@ def check_unchanged(folder: Path, splits: Mapping[str, Split | Outcome]) -> None
         )
 
 
-def _metrics_of_run(checkpoint: str, are_trusted: bool) -> list[str]:
+def metrics_of_run(checkpoint: str, are_trusted: bool) -> list[str]:
     """Returns the further metrics of a run, without code that may have come with its folder, unless that is trusted."""
     recorded = block_of_run(checkpoint, "task").get("metrics")
     names = [str(name) for name in recorded] if isinstance(recorded, list) else []

@@ -2,7 +2,7 @@
 
 Everything is written to a temporary file or folder first, synced to disk and renamed. The process holds a lock on it
 until then, so that what a killed process leaves behind is recognized and removed; on Windows it stays. A write that
-fails, for example on a full disk, raises one `OutputError` and leaves nothing behind but parent folders.
+fails leaves nothing behind but parent folders; on a full or read-only disk it raises one `OutputError`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_new_file(path: Path, name: str) -> None:
         name: name of the file in messages, such as ``--output FILE``.
 
     Raises:
-        OutputError: the file exists, or its folder does not, or is closed.
+        OutputError: the file exists, or its folder does not, or is closed; or it is a URL, or a link without a target.
     """
     check_links(path, name)
     try:
@@ -81,7 +81,7 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
         is_there: called if the rename fails; returns whether another process has written the same, which then stays.
 
     Raises:
-        OutputError: a write fails, ``place`` is a mount point, or the rename fails and ``is_there()`` is False.
+        OutputError: the disk is full, ``place`` is a mount point, or the rename fails and ``is_there()`` is False.
     """
     place = Path(os.path.realpath(place))
     if os.path.ismount(place):
@@ -118,7 +118,7 @@ def into_folder(folder: Path, needed: int | None = None) -> Iterator[Path]:
         needed: size of the files in bytes, for the message of a failed write; ``None`` if unknown.
 
     Raises:
-        OutputError: a write fails.
+        OutputError: the disk is full or read-only.
     """
     with disk_faults(folder, needed), _draft(folder, Path.mkdir, within=folder) as draft:
         yield draft

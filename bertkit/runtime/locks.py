@@ -71,8 +71,7 @@ class RunLock:
         self._release()
 
     def _acquire(self) -> None:
-        fault = OSError(errno.EAGAIN, "other runs keep creating and removing it")
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             try:
                 missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
                 self._created += [path for path in missing if path not in self._created]
@@ -83,8 +82,9 @@ class RunLock:
                     own = dumps({"host": socket.gethostname(), "pid": os.getpid()})
                     self._path.write_text(own, encoding="utf-8")
                 return
-            except FileNotFoundError as error:
-                fault = error  # another run may have removed the empty folder again
+            except FileNotFoundError:  # another run may have removed the empty folder again
+                if attempt == _ATTEMPTS - 1:
+                    raise
             except Timeout:
                 holder = read_record(self._path)  # empty if it has not written the file yet
                 of = f" (host {holder['host']}, process {holder['pid']})" if {"host", "pid"} <= holder.keys() else ""
@@ -97,7 +97,6 @@ class RunLock:
                 self._path.unlink(missing_ok=True)
                 say(f"warning: {self.folder}: this file system has no locks; a second run here would not be noticed")
                 return
-        raise fault
 
     def _release(self) -> None:
         if self._file is not None:

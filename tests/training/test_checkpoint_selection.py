@@ -137,7 +137,7 @@ def test_a_resumed_run_compares_losses_of_before(train, rated):
     assert same_weights(out, out / f"checkpoint-{2 * STEPS}")
 
 
-def test_a_resumed_run_has_the_patience_of_before(train, rated):
+def test_a_resumed_run_has_the_patience_of_before(train, rated, caplog):
     scores, losses = [0.5, 0.9, 0.9, 0.8, 0.8], [0.1, 0.3, 0.2, 0.4, 0.4]
     with rated(scores, losses):
         out = train("run", early_stopping_patience=2, save_total_limit=9)
@@ -148,6 +148,7 @@ def test_a_resumed_run_has_the_patience_of_before(train, rated):
     with rated(scores[2:], losses[2:]):
         train("run", resume=True, early_stopping_patience=2, save_total_limit=9)
     assert steps_of_checkpoints(out) == [STEPS * epoch for epoch in (1, 2, 3, 4)]
+    assert "callbacks not included" not in caplog.text
 
 
 def test_only_better_losses_are_saved_of_equal_scores(train, rated):

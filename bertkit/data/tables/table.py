@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class Table:
             return self.columns["file"]
         return range(self.first_row + 1, self.first_row + len(self) + 1) if self.lines is None else self.lines
 
-    def part(self, rows: Sequence[int]) -> Table:
+    def part(self, rows: Sequence[int]) -> Self:
         """Returns some rows, which keep their places.
 
         >>> Table({"text": ["a", "b"]}, "x.csv", "", lines=[2, 5]).part([1]).place(0)

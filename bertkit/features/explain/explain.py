@@ -127,7 +127,8 @@ def explain(
     A part that does not fit the checkpoint is left out, and ``missing`` of the result says why.
 
     Args:
-        model: a run directory, a folder, a Hub id, or the result of `bertkit.load`; none with ``corpus``.
+        model: a run directory, a folder or a Hub id, or the result of `bertkit.load`, whose checkpoint is loaded anew,
+            without its options. None with ``corpus``.
         text: text, or the first one of a pair.
         text_b: the second one.
         label: the label that is attributed to words; by default the predicted one. For tagging a word of the

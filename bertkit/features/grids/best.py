@@ -40,13 +40,14 @@ def complete_best(definition: Definition, results: GridResults, tests: Sequence[
     if results.best_run is None:
         return
     cells = sorted(best_cells(definition, results), key=lambda cell: cell.name != results.best_run) if tests else []
+    further = further_metrics(getattr(definition.recipe.task, "metrics", ()))
     for cell in cells:
         place = folder / RUNS / cell.name
         if not (place / _RESULTS).is_file():
             metrics: dict[str, float] = {}
             for name in tests:
                 outcome = outcome_of(place, name)
-                metrics |= score_split(outcome, name)
+                metrics |= score_split(outcome, name, further)
                 if name in splits_to_write(outcome.task, tests):
                     write_split(outcome, name, place)
             write_results(place, {"predict": metrics})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bertkit.features.reporting.charts import overlay_curves, readable
@@ -13,6 +14,7 @@ from bertkit.inference.comparison import compare_systems, system_of
 from bertkit.inference.outcome import Outcome
 from bertkit.metrics.pretraining import TOKENS
 from bertkit.recipe.files import without_paths
+from bertkit.runtime.reading.paths import different_ends
 from bertkit.tasks.base import per_example
 
 _BLOCKS = ("task", "model", "data", "train")
@@ -41,7 +43,12 @@ class RunComparison:
 def comparison_of(
     names: Sequence[str], contents: Sequence[Content], outcomes: Sequence[Outcome | None]
 ) -> RunComparison:
-    """Compares runs."""
+    """Compares runs, the first one with each of the others.
+
+    Args:
+        names, contents: of each run.
+        outcomes: the outputs for its validation set; None for a run without predictions.
+    """
     of_runs = [{score.name: score for score in content.scores} for content in contents]
     rows: list[tuple[Cell, ...]] = []
     for metric in dict.fromkeys(name for of_run in of_runs for name in of_run):
@@ -121,11 +128,15 @@ def _compare_settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
         for key in sorted({key for each in values for key in each}):
             of_runs = [each.get(key) for each in values]
             if any(value != of_runs[0] for value in of_runs):
-                texts = (
-                    "–"
-                    if value is None
-                    else str(without_paths(value if isinstance(value, (list, Mapping)) else str(value)))
-                    for value in of_runs
-                )
+                known = [
+                    value if value is None or isinstance(value, (list, Mapping)) else str(value) for value in of_runs
+                ]
+                texts = ["–" if value is None else str(without_paths(value)) for value in known]
+                if len({*texts}) < len({*map(str, known)}):  # paths that end with the same name
+                    ends = iter(different_ends([Path(value) for value in known if isinstance(value, str)]))
+                    texts = [
+                        f"…/{next(ends)}" if isinstance(value, str) else text
+                        for value, text in zip(known, texts, strict=True)
+                    ]
                 rows.append((f"{block}.{key}", *texts))
     return rows

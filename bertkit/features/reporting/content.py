@@ -176,7 +176,7 @@ def _collect_notices(run: RunFiles, outcome: Outcome | None, texts: bool) -> lis
 
 
 def _collect_scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Score]:
-    """Returns the scores of the first validation set with their intervals, the main one first."""
+    """Returns the scores of the validation sets, the main one first; those of the first set have intervals."""
     results = {key.removeprefix("eval_"): value for key, value in run.results.items() if key.startswith("eval_")}
     names = without_classes(filter(is_score, results), main)
     intervals: dict[str, tuple[float | None, float | None]] = {}

@@ -28,6 +28,7 @@ from bertkit.runtime.features import module_about
 from bertkit.runtime.files import check_new_file, into_folder, write_whole
 from bertkit.runtime.pages.page import render_page
 from bertkit.runtime.progress import logging_errors_alone
+from bertkit.runtime.reading.paths import different_ends
 from bertkit.tasks.splits import FineTuningData
 
 if TYPE_CHECKING:
@@ -98,9 +99,7 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
         ]
     if target is None:
         return write_report(folders[0], contents[0])
-    parts = [folder.resolve().parts for folder in folders]
-    ends = (["/".join(each[-length:]) for each in parts] for length in range(1, max(map(len, parts)) + 1))
-    names = next(each for each in ends if len(set(each)) == len(each))  # the shortest that differ from each other
+    names = different_ends([folder.resolve() for folder in folders])
     comparison = comparison_of(names, contents, outcomes) if len(contents) > 1 else None
     title = contents[0].title if comparison is None else " · ".join(names)
     write_whole(target, render(title, contents, comparison))

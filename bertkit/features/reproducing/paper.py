@@ -44,7 +44,7 @@ class PaperRun:
 
 @dataclass(frozen=True)
 class System:
-    """A model of the paper, or what a checkpoint is compared with it by.
+    """Size of a model of the paper or of a checkpoint, and the variant of its pre-training: what they are matched by.
 
     Attributes:
         layers, hidden, heads: its size.
@@ -92,7 +92,7 @@ class PaperTable:
         name: ``table-1`` to ``table-7``.
         title: what it is about.
         page, section: where it stands in the proceedings.
-        systems: name of a model → its size.
+        systems: name of a model → its size and variant.
         rows: the scores.
         average: system → mean of all rows in per cent, if the table has it.
         notes: what a reader of the scores has to know.

@@ -252,6 +252,7 @@ def reproduction_table(results: Reproduction, width: int | None = None, format: 
     rows = [  # of CSV: the paper's score is that of the model of the same size
         {
             **asdict(row),
+            "setting": label(row.setting or {}),
             "paper": row.paper.get(row.system or ""),
             "seconds": sum(row.seconds.values()) if row.seconds else None,
             "device": ", ".join(row.seconds or ()),

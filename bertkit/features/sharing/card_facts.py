@@ -70,8 +70,10 @@ class CardFacts:
         pipeline_tag: the Hub's name of the task.
         task: sentences about the training, in Markdown; names in it have to be escaped by `bertkit.runtime.markdown`.
         data: split → description of its source, plain text.
-        metrics: results on held-out data, ``eval_…``; NaN where a score is undefined.
-        main_metrics: the keys of ``metrics`` that the card shows and lists in its ``model-index``; losses in nats.
+        metrics: results on held-out data, ``eval_…``, and of simple models ``baseline_…``; NaN where a score is
+            undefined.
+        main_metrics: the keys of ``metrics`` that the card shows, of which ``model-index`` has the results; losses in
+            nats.
         other_metrics: the keys of ``metrics`` for other validation sets; the card shows them too.
         truncation: split → description of the inputs that ``max_seq_length`` cut, plain text.
         recipe: the blocks of the resolved recipe; the card shows only the last part of paths.

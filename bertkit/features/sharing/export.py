@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.features.sharing.kinds import shared, write_files_of_others
 from bertkit.features.sharing.sentence_embedding import write_sentence_transformers
-from bertkit.inference.evaluation import data_of_run, evaluate
+from bertkit.inference.evaluation import data_of_run, evaluate, metrics_of_run
 from bertkit.inference.networks import ONNX_FILE, OnnxModel, refuse_ensemble
 from bertkit.inference.options import Pooling
 from bertkit.model.checkpoint.encoders import head_of
@@ -36,7 +36,7 @@ class Export:
     Attributes:
         folder: path of the exported model.
         form: ``bert``, ``onnx`` or ``sentence-transformers``.
-        model_class: the transformers class that loads it, or that it was exported from.
+        model_class: the class that loads it, or that it was exported from.
         comparison: how close its outputs are to the checkpoint's; for int8, those of the intermediate float32 model.
         notes: differences of this form, as sentences.
         scores: for int8, metric → the checkpoint's score and this form's, on ``examples`` examples.
@@ -154,7 +154,7 @@ def _export_onnx(
         why = "records no task; give data to score it on" if has_task(config) else "has no task"
         return replace(form, notes=(f"int8 without scores: the checkpoint {why}",))
     with quietly():  # the folder has a temporary name, and the lines on the task and the data were said before
-        after = evaluate(folder, **rows)
+        after = evaluate(folder, metrics=metrics_of_run(checkpoint, are_trusted=False), **rows)
     scores = {name.removeprefix("eval_"): (value, after.metrics[name]) for name, value in before.metrics.items()}
     notes = ("scored on the training rows, since the run has no validation set",) if has_seen_all else ()
     return replace(form, scores=scores, examples=before.examples, notes=notes)
@@ -252,3 +252,4 @@ def quantize(folder: Path) -> None:
         # 7 bits: without VNNI, x86 CPUs add products of 8 bits in 16, which overflow, so that outputs would be wrong.
         quantize_dynamic(model, small, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
     small.replace(exact)
+    (folder / f"{ONNX_FILE}.data").unlink(missing_ok=True)  # the weights of a large model in float32

@@ -145,7 +145,7 @@ def _list_results(facts: CardFacts) -> list[EvalResult]:
             metric_value=round(facts.metrics[key], 4),
         )
         for key in facts.main_metrics
-        if math.isfinite(facts.metrics[key])
+        if key.startswith("eval_") and math.isfinite(facts.metrics[key])  # not those of simple models
     ]
 
 

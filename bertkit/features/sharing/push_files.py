@@ -196,7 +196,7 @@ def _find_fault(result: EvalResult, facts: CardFacts | None) -> str | None:
     recorded = {hub_metric(key): score for key, score in facts.metrics.items() if key.startswith("eval_")}.get(name)
     if recorded is None:
         return None
-    # The recorded score, or it in per cent, rounded to the digits that the value has.
+    # The recorded score, or it in per cent, rounded to the digits that the value has; a share to two at least.
     digits = -int(Decimal(str(value)).as_tuple().exponent)
     for score in (recorded, 100 * recorded):
         if abs(value - score) <= 0.5 * 10.0 ** -(digits if abs(score) > 1 else max(digits, 2)) + 1e-9:

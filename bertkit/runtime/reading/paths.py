@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -47,6 +47,17 @@ def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
     compression = compression_of(name)
     form = os.path.splitext(name.lower().removesuffix(compression))[1]
     return FileKind(form, compression) if form in forms else None
+
+
+def different_ends(paths: Sequence[Path]) -> list[str]:
+    """Returns the last parts of each path, as few as tell different paths apart.
+
+    >>> different_ends([Path("/ada/v1/train.csv"), Path("/ada/v2/train.csv"), Path("/ada/v1/train.csv")])
+    ['v1/train.csv', 'v2/train.csv', 'v1/train.csv']
+    """
+    parts = [path.parts for path in paths]
+    ends = (["/".join(each[-length:]) for each in parts] for length in range(1, max(map(len, parts)) + 1))
+    return next(each for each in ends if len({*each}) == len({*parts}))
 
 
 def compression_of(path: str | Path) -> str:

@@ -14,9 +14,9 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.delimited import NAMES as SEPARATORS
@@ -106,6 +106,11 @@ class ConllTable(Table):
 
     numbered: bool = False
     word_lines: Sequence[Sequence[int]] = ()
+
+    def part(self, rows: Sequence[int]) -> Self:
+        """Returns some of the sentences, as `Table.part`."""
+        some = super().part(rows)
+        return replace(some, word_lines=[self.word_lines[row] for row in rows])
 
     @property
     def width(self) -> int:
@@ -389,7 +394,7 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
 
 
 def document_ids(table: Table) -> list[Any]:
-    """Returns the document id of each sentence; the sentences of a document are consecutive."""
+    """Returns the document id of each sentence, of which those of a document are consecutive; DataError without ids."""
     if DOCUMENT_ID in table.columns:
         return list(table.column(DOCUMENT_ID))
     lacks = "no -DOCSTART- line" if isinstance(table, ConllTable) else f"no column {DOCUMENT_ID!r}"

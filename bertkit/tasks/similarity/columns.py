@@ -163,7 +163,7 @@ def label_values(task: TaskSettings, table: Table, *, is_trained: bool) -> list[
 
 
 def scores_of(table: Table, column: str, remedy: str | None) -> list[float]:
-    """Reads the score of each row: a number, or 1 and 0 of ``duplicate`` and ``not_duplicate``, true and false.
+    """Reads the score of each row: a number; or 1 and 0 for true and false, or for a class and what denies it.
 
     Args:
         table: the rows.
@@ -174,13 +174,15 @@ def scores_of(table: Table, column: str, remedy: str | None) -> list[float]:
         DataError: a score is missing or not a number, or all are equal.
     """
     values = table.column(column)
-    of_classes = opposites(words_of(table.class_names.get(column, values)))
+    words = words_of(table.class_names.get(column, values))
+    of_classes = opposites({"true", "false"} if words and words <= {"true", "false"} else words)
     scores = [math.nan if is_missing(value) else to_number(value) for value in values]
     if of_classes:
         scores = [of_classes.get(str(value).strip().casefold(), math.nan) for value in values]
     raise_listed(
         [
-            f"{table.place(row)}: {column} is {shown(values[row])}; expected a number"
+            f"{table.place(row)}: {column} is {shown(values[row])}; expected a number, or two classes such as "
+            "duplicate and not_duplicate"
             for row, score in enumerate(scores)
             if not math.isfinite(score)
         ]

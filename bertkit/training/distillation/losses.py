@@ -183,8 +183,12 @@ class DistilledClassification(Distilled):
         return super().loss(outputs, teacher, temperature)
 
     def unfitted(self) -> Task:
+        """Returns the task without a fitted temperature, and without fitted thresholds of several labels.
+
+        A threshold of the second of two classes stays: it may have been given.
+        """
         settings, changes = self.task.settings, dict[str, Any]()
-        if getattr(settings, "calibrate", False):
+        if getattr(settings, "calibrate", False) is not False:  # fitted by default too
             changes["temperature"] = None
         threshold = getattr(settings, "threshold", None)
         if isinstance(threshold, Mapping) and threshold.keys() == {*settings.label_names}:  # as `learn_from` fits them

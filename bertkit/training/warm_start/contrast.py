@@ -40,8 +40,8 @@ def contrast_loss(vectors: Tensor, classes: Tensor) -> Tensor:
         vectors: (B, D).
         classes: class of each row, (B,); or its labels as 0 and 1, (B, C).
 
-    >>> near, far = torch.eye(4), torch.eye(4)[[0, 0, 2, 2]]
-    >>> bool(contrast_loss(far, torch.tensor([0, 0, 1, 1])) < contrast_loss(near, torch.tensor([0, 0, 1, 1])))
+    >>> apart, together = torch.eye(4), torch.eye(4)[[0, 0, 2, 2]]
+    >>> bool(contrast_loss(together, torch.tensor([0, 0, 1, 1])) < contrast_loss(apart, torch.tensor([0, 0, 1, 1])))
     True
     """
     if classes.ndim == 1:

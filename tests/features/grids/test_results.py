@@ -104,7 +104,7 @@ def test_the_range_of_the_test_score_is_that_of_the_runs_that_ended(collected):
 
 
 def test_the_best_setting_alone_predicts_the_test_set(grid, table, checkpoint, tmp_path, quick):
-    with_tests = {"data.test_file": str(table)}
+    with_tests = {"data.test_file": str(table), "task.metrics": ["glue/mrpc"]}
     results = grid(grid=["train.learning_rate=1e-3,2e-3"], seeds=2, overrides=with_tests)
     folders = {path.parent for path in results.output_dir.glob("runs/*/predict_results.json")}
     assert folders == {results.output_dir / "runs" / f"{results.best}-seed={seed}" for seed in (42, 43)}
@@ -126,6 +126,8 @@ def test_the_best_setting_alone_predicts_the_test_set(grid, table, checkpoint, t
     best = results.output_dir / "best"
     of_best = json.loads((best / "all_results.json").read_text())
     assert alone.metrics["predict_accuracy"] == of_best["predict_accuracy"]
+    of_test = [{name for name in each if name.startswith("predict_")} for each in (alone.metrics, of_best)]
+    assert "predict_mrpc_accuracy" in of_test[0] & of_test[1]
     files = [folder / "predictions.jsonl" for folder in (alone.output_dir, best)]
     labels = [[json.loads(line)["label"] for line in file.read_text().splitlines()] for file in files]
     assert labels[0] == labels[1]

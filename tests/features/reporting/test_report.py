@@ -280,6 +280,15 @@ def test_facts_of_a_record_are_named(hostile_run):
     assert content.data.note == "1 document is held out, as the validation set."
 
 
+def test_files_of_one_name_are_told_apart(copied, tmp_path):
+    runs = [copied("one"), copied("two")]
+    for number, run in enumerate(runs):
+        recipe = load_recipe(run / "recipe.yaml", {"data.test_file": f"/ada/v{number}/test.csv"})
+        recipe.save(run / "recipe.yaml", "")
+    settings = Page(report(*runs, output=tmp_path / "both.html")).tables["Settings"]
+    assert ["data.test_file", "…/v0/test.csv", "…/v1/test.csv"] in settings
+
+
 def test_two_runs_show_the_sentences_of_compare(copied, tmp_path):
     one, two = copied("one"), copied("two")
     write_json(one / "run.json", {**json.loads((one / "run.json").read_text()), "kept": "kept: step 2 of <3>"})

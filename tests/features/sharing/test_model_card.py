@@ -41,6 +41,13 @@ def test_metadata_names_data_metrics_and_base_model():
     assert (metadata["license"], metadata["language"]) == ("mit", ["en", "de"])
 
 
+def test_scores_of_simple_models_are_no_results_of_this_one():
+    metrics = {**FACTS.metrics, "baseline_words_accuracy": 1.0}
+    metadata, text = card(metrics=metrics, main_metrics=(*FACTS.main_metrics, "baseline_words_accuracy"))
+    assert len(metadata["model-index"][0]["results"][0]["metrics"]) == 2
+    assert "| baseline_words_accuracy | 1.0000 |" in text.replace("\\_", "_")
+
+
 def test_the_command_of_the_card_suits_every_task():
     """Checkpoints of pairs, questions and choices do not take one text."""
     assert "`bertkit predict PATH_OR_HUB_ID --input FILE`" in card()[1]

@@ -130,10 +130,12 @@ def test_int8_is_smaller_and_scored_before_and_after(onnx_extra, make, tmp_path)
     difference = abs(here["probabilities"]["good"] - there["probabilities"]["good"])
     assert 0 < difference < 0.1
     data = f"{{train_file: {table}, validation_file: {table}, max_eval_samples: 1}}"
-    (folder / "recipe.yaml").write_text(f"task: {{kind: classification}}\ndata: {data}\n")
+    (folder / "recipe.yaml").write_text(f"task: {{kind: classification, metrics: [glue/mrpc]}}\ndata: {data}\n")
     for given, number in ((None, 1), (3, 3)):
         out = tmp_path / f"out-{number}"
-        assert bertkit.export(folder, out, to="onnx", int8=True, max_samples=given).examples == number
+        result = bertkit.export(folder, out, to="onnx", int8=True, max_samples=given)
+        assert result.examples == number
+        assert "mrpc_accuracy" in result.scores
 
 
 @pytest.mark.slow

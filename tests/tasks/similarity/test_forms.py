@@ -123,6 +123,8 @@ def test_names_that_are_given_settle_the_form(task):
 def test_a_form_that_is_given_settles_the_meaning(task):
     content = "query,passage,relevant\na,b,True\nc,d,false\n"  # as a question proposes
     assert loaded(task(train_csv=content, label_column="relevant"))[2] == [1.0, 0.0]
+    of_one_class = task(train_csv=content, validation_csv="query,passage,relevant\na,b,True\n", label_column="relevant")
+    assert of_one_class.load()[1]["validation"].examples["labels"] == [1.0]
     assert loaded(task(train_csv=NLI, form="scored_pairs"))[2] == [0.0, 1.0, 2.0, -1.0]
     with pytest.raises(DataError, match="label has numbers whose classes are unknown; write the names of the classes"):
         task(train_csv=NLI, form="nli").load(["train"])

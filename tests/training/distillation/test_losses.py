@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -164,6 +166,13 @@ def test_padding_has_no_relations_and_no_gradient():
     assert student.grad[0, :3].any()
     assert not student.grad[0, 3:].any()
     assert not student.grad[1].any()
+
+
+def test_a_student_fits_a_temperature_of_its_own():
+    """A teacher has one by default, if it has validation examples enough."""
+    settings = TaskSettings(problem="single_label", label_names=["a", "b"], temperature=1.5)
+    tasks = [ClassificationTask(replace(settings, calibrate=how), DataSettings()) for how in (None, True, False)]
+    assert [distilled(task).unfitted().settings.temperature for task in tasks] == [None, None, 1.5]
 
 
 @pytest.mark.parametrize(
