@@ -129,7 +129,10 @@ def define(
     seeds: int | Sequence[int],
     folds: int | None,
 ) -> Definition:
-    """Checks the arguments of `bertkit.finetune_grid` and all settings; one RecipeError has all faults."""
+    """Checks the arguments of `bertkit.finetune_grid` and each value; one RecipeError has all faults.
+
+    Which settings have values that do not fit each other is found by `bertkit.features.grids.grid.prepare`.
+    """
     faults: list[str] = []
     try:  # integers of NumPy too
         trials, folds = (each if each is None else operator.index(each) for each in (trials, folds))
@@ -206,13 +209,16 @@ def _faults_of_arguments(
 def _faults_of_values(
     recipe: Any, given: Mapping[str, Any], values: Mapping[str, Range | list[Any]], is_search: bool
 ) -> list[str]:
-    """Returns the faults of the values of a grid and of examples of its ranges, each tried beside ``given`` ones."""
+    """Returns the faults of the values of a grid and of examples of its ranges, each tried beside the first ones of the
+    other keys, and ``given`` ones."""
     option = "--search" if is_search else "--grid"
     faults: list[str] = []
-    for key, each in values.items():
-        for value in each.examples() if isinstance(each, Range) else each:
+    tried = {key: each.examples() if isinstance(each, Range) else each for key, each in values.items()}
+    firsts = {key: each[0] for key, each in tried.items() if each}
+    for key, each in tried.items():
+        for value in each:
             try:
-                load_recipe(recipe, {**given, key: value})
+                load_recipe(recipe, {**given, **firsts, key: value})
             except RecipeError as error:
                 fault = str(error).partition(": ")[2].replace("(override) ", "")
                 faults.append(f"{option} {fault.removeprefix('--set ')}" if fault.startswith("--set ") else fault)

@@ -12,7 +12,7 @@ from typing import Any
 from bertkit.features.grids.definition import RUNS
 from bertkit.features.grids.grid import PreparedGrid, all_values, prepare
 from bertkit.features.grids.results import GridResults
-from bertkit.features.grids.values import Values
+from bertkit.features.grids.values import Values, spaces_of
 from bertkit.features.grids.workers import grid_lock
 from bertkit.features.reproducing.paper import SOURCE, PaperRun, PaperTable, paper_run, paper_table, table_names
 from bertkit.features.reproducing.scores import (
@@ -171,11 +171,13 @@ def _prepare(
     if data_dir is not None and not data_dir.is_dir():
         raise DataError(f"--data-dir {data_dir}: no such folder")
     prepared, missing, faults = {}, {}, []
+    in_grid = spaces_of("--grid", grid, [])  # `prepare` tells its faults
     for candidate in candidates:
         for task in tasks:
             run, place = paper_run(task), folder / GRIDS / _UNSAFE.sub("_", candidate.name) / task
             try:
-                values, layers = dict(run.values), run.values.get("model.feature_layers")
+                values = {key: value for key, value in run.values.items() if key not in in_grid}
+                layers = values.get("model.feature_layers")
                 if layers == "all":
                     values["model.feature_layers"] = list(range(1, candidate.size.layers + 1))
                 elif layers is not None and max(map(abs, layers)) > candidate.size.layers:
@@ -186,7 +188,8 @@ def _prepare(
             except MissingError as reason:
                 missing[candidate.name, task] = str(reason)
             except BertkitError as error:
-                ours = ", ".join(f"{key}={value}" for key, value in run.values.items() if key not in (overrides or {}))
+                own = {**in_grid, **(overrides or {})}
+                ours = ", ".join(f"{key}={value}" for key, value in run.values.items() if key not in own)
                 faults.append(f"{task}: {error}" + (f"\n(from the paper: {ours}; --set changes it)" if ours else ""))
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))

@@ -91,6 +91,14 @@ def test_a_grid_of_another_form_is_a_fault(grid, fault):
     assert fault in str(error.value)
 
 
+@pytest.mark.parametrize("option", ["grid", "search"])
+def test_values_that_fit_each_other_and_not_the_recipe_alone_are_no_fault(option):
+    """The recipe has a stride of 128, which is too long for the shorter windows."""
+    spaces = {"grid": (), "search": (), option: ["data.max_seq_length=128,256", "data.doc_stride=32,48"]}
+    trials = 2 if option == "search" else None
+    define("finetune/squad/v1", {}, **spaces, trials=trials, seeds=1, folds=None)
+
+
 @pytest.mark.parametrize(
     ("recipe", "fault"),
     [("x", "unknown recipe 'x'; `bertkit recipes list` lists all recipes"), ("x.yaml", "recipe x.yaml: no such file")],

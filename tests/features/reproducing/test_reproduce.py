@@ -243,6 +243,16 @@ def test_a_table_is_run_written_and_continued(checkpoint, data, tmp_path, quick)
 
 
 @pytest.mark.slow
+def test_a_grid_has_its_own_values_in_the_place_of_the_paper_s(checkpoint, data, tmp_path, quick):
+    overrides = {key: value for key, value in quick.items() if key != "train.learning_rate"}
+    results = reproduce(
+        "table-7", model=str(checkpoint), data_dir=data, tasks=["ner"], seeds=1, output_dir=tmp_path / "out",
+        grid="train.learning_rate=1e-3,2e-3", overrides=overrides,
+    )  # fmt: skip
+    assert results.rows[0].setting in ({"train.learning_rate": 1e-3}, {"train.learning_rate": 2e-3})
+
+
+@pytest.mark.slow
 def test_entities_are_fine_tuned_and_read_from_layers(checkpoint, data, tmp_path, quick):
     tasks = ["ner", "ner-embeddings", "ner-concatenation", "ner-sum-of-all"]
     results = reproduce(
