@@ -22,8 +22,9 @@ ANNOTATIONS = ".ann"
 def read_brat(folder: Path) -> Table:
     """Reads a folder of brat, with its subfolders, as a table of ``file``, ``text`` and ``spans``, a row per document.
 
-    Hidden files are left out, see `files_below`. Offsets count characters, and a span in several parts, which tags of
-    words cannot express, keeps its offsets as a text, so that it is reported as every malformed span; a line without
+    Hidden files are left out, see `files_below`. Offsets count characters. Parts of a span with white space alone
+    between them are one: brat divides an entity at each line break. Other spans in several parts, which tags of words
+    cannot express, keep their offsets as a text, so that they are reported as every malformed span; a line without
     offsets keeps the line.
 
     Raises:
@@ -37,7 +38,7 @@ def read_brat(folder: Path) -> Table:
         document = file.with_suffix(".txt")
         with noted(faults):
             text, lines = _read(document), split_lines(_read(file))
-            columns["spans"].append([_span(line) for line in lines if line.startswith("T")])
+            columns["spans"].append([_span(line, text) for line in lines if line.startswith("T")])
             columns["text"].append(text)
             columns["file"].append(document.relative_to(folder).as_posix())
     raise_all(faults)
@@ -54,15 +55,16 @@ def _read(path: Path) -> str:
     return "".join(decode_pieces(read_blocks(path, ""), str(path)))  # with its line endings, which offsets count
 
 
-def _span(line: str) -> dict[str, Any]:
-    """Returns a span of `bertkit.tasks.ner.annotations` for a line."""
-    _, place, text = [*line.split("\t", 2), "", ""][:3]
+def _span(line: str, text: str) -> dict[str, Any]:
+    """Returns a span of `bertkit.tasks.ner.annotations` for a line; ``text`` is that of the document."""
+    _, place, covered = [*line.split("\t", 2), "", ""][:3]
     label, _, offsets = place.partition(" ")
-    start, _, end = offsets.partition(" ")
-    are_numbers = start.isdecimal() and end.isdecimal()
+    edges = [int(each) if each.isdecimal() else -1 for part in offsets.split(";") for each in part.split(" ")]
+    gaps = [text[end:start] for end, start in zip(edges[1:-1:2], edges[2::2], strict=False)]
+    is_one = len(edges) == 2 * offsets.count(";") + 2 and -1 not in edges and not "".join(gaps).strip()
     return {
-        "start": int(start) if are_numbers else offsets or line,
-        "end": int(end) if are_numbers else None,
+        "start": edges[0] if is_one else offsets or line,
+        "end": edges[-1] if is_one else None,
         "label": label,
-        "text": text,
+        "text": covered,
     }

@@ -56,3 +56,11 @@ def test_a_line_of_brat_ends_at_a_line_break_alone(task, tmp_path):
     found, splits = task(train_file=str(tmp_path)).load(["train"])
     tags = [found.settings.label_names[label] for label in splits["train"].examples["labels"][0]]
     assert tags == ["O", "O", "O", "B-LOC", "I-LOC", "O", "B-LOC"]
+
+
+def test_an_entity_that_brat_divides_at_a_line_break_is_one(task, tmp_path):
+    (tmp_path / "a.txt").write_text("Ann is in New\n York")
+    (tmp_path / "a.ann").write_text("T1\tLOC 10 13;15 19\tNew York\n")
+    found, splits = task(train_file=str(tmp_path)).load(["train"])
+    tags = [found.settings.label_names[label] for label in splits["train"].examples["labels"][0]]
+    assert tags == ["O", "O", "O", "B-LOC", "I-LOC"]
