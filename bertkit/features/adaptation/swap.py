@@ -6,6 +6,7 @@ text and by whether they begin a word. For example, WordPiece's ``##en`` equals 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bertkit.data.corpus.sources import TextLines, find_sources
 from bertkit.data.corpus.vocabulary.structure import BEGINNING, CONTINUATION, splits_by
 from bertkit.features.adaptation.start import set_rows, start_of
-from bertkit.features.adaptation.usage import Usage, count_words, usage_of, usage_table
+from bertkit.features.adaptation.usage import Usage, readable_words, usage_of, usage_table
 from bertkit.model.checkpoint.encoders import longest_input, positions_follow_padding
 from bertkit.model.checkpoint.faults import check_tokenizer
 from bertkit.model.checkpoint.load import load_tokenizer
@@ -129,7 +130,7 @@ def swap_tokenizer(
         )
     before = after = None
     if corpus:
-        _, words = count_words(TextLines(find_sources(corpus)), new.backend_tokenizer)
+        words = readable_words(Counter(chunk for text in TextLines(find_sources(corpus)) for chunk in text.split()))
         if not words:
             raise DataError("no words in the given text: it is empty, or has no letters and digits")
         before, after = usage_of(words, old), usage_of(words, new)

@@ -21,26 +21,36 @@ def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> tuple[Counter[str
 
     Returns:
         Word, as the normalizer and the pre-tokenizer write it → number of occurrences: the model of the tokenizer
-        splits each of them into pieces, regardless of its neighbours. And the same of the words of `split_words` with a
-        letter or a digit, whatever a tokenizer takes for a word; they are those of `bertkit.choose`.
+        splits each of them into pieces, regardless of its neighbours. And the same of `readable_words`.
     """
     counts: Counter[str] = Counter()
     chunks: Counter[str] = Counter()
     normalizer, pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
     for text in texts:
-        chunks.update(text.split())  # no word has a blank in it, so each distinct chunk is split once
+        chunks.update(text.split())
         normalized = text if normalizer is None else normalizer.normalize_str(text)
         if pre_tokenizer is None:
             counts[normalized] += 1
         else:
             counts.update([word for word, _ in pre_tokenizer.pre_tokenize_str(normalized)])
     counts.pop("", None)
-    plain: Counter[str] = Counter()
+    return counts, readable_words(chunks)
+
+
+def readable_words(chunks: Counter[str]) -> Counter[str]:
+    """Counts the words of `split_words` with a letter or a digit, whatever a tokenizer takes for a word.
+
+    They are those of `bertkit.choose`.
+
+    Args:
+        chunks: text between blanks → its number; no word has a blank in it, so each distinct chunk is split once.
+    """
+    words: Counter[str] = Counter()
     for chunk, number in chunks.items():
         for word in split_words(chunk):
             if word.is_readable:
-                plain[word.text] += number
-    return counts, plain
+                words[word.text] += number
+    return words
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,7 @@ def usage_of(words: Mapping[str, int], tokenizer: PreTrainedTokenizerFast) -> Us
     """Counts the pieces of words.
 
     Args:
-        words: the readers' ones, the second of `count_words`.
+        words: those of `readable_words`.
         tokenizer: a fast tokenizer.
     """
     splits = list(zip(words.values(), word_pieces([list(words)], tokenizer)[0], strict=True))

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import random
 import time
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from bertkit.features.serving.requests import SlowBody
+from bertkit.features.serving.command import serve
+from bertkit.features.serving.requests import Limits, SlowBody
 
 from .bodies import PATHS, random_body
 
 JSON = {"Content-Type": "application/json"}
+
+
+def test_the_command_has_the_limits_of_python():
+    given = inspect.signature(serve).parameters
+    limits = {field.name: field.default for field in fields(Limits) if field.name in given}
+    assert {name: given[name].default for name in limits} == limits
+    assert len(limits) == 5
+
 
 BAD_BODIES = {
     "empty": b"",
