@@ -19,7 +19,7 @@ from typing import Any
 
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
 
-RULES_VERSION = "2"
+RULES_VERSION = "3"
 """Version of the splitters in this module; to be increased with every change of their results.
 
 It is part of the key of a store of tokens.
@@ -33,9 +33,9 @@ _ABBREVIATIONS = frozenset(
 _BEFORE_NUMBERS = frozenset(
     "no nos vol vols p pp fig figs ch sec art par eq jan feb mar apr jun jul aug sep sept oct nov dec".split()
 )
-_CLOSERS = "\"'”’»›)\\]}"
+_CLOSERS = "\"'”’“‘»›«‹)\\]}"  # “ ‘ « ‹ in German
 _WIDE_CLOSERS = "」』”’）】》〉〕"
-_OPENERS = "\"'“‘„«‹([{¿¡「『（【《〈"
+_OPENERS = "\"'“‘„‚«‹»›([{¿¡「『（【《〈"
 # Thai, Lao, Khmer and Burmese separate phrases, not words, by white space.
 _PHRASE_SPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 # Letters and marks of all scripts without spaces between words: the above, Tibetan, Tai scripts and Khmer symbols,
@@ -44,8 +44,8 @@ _SPACELESS = re.compile(
     rf"[{_PHRASE_SPACED}\u0f00-\u0fff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u3001-\u312f\u31a0-\u9fff\ua000-\ua4cf"
     r"\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff9f\U00020000-\U0003ffff]"
 )
-# The look-behind avoids a match attempt at every dot of a long run of dots.
-_WESTERN = rf"(?P<mark>(?<![.!?…])[.!?…]+)[{_CLOSERS}]*\s+"
+# The look-behind avoids a match attempt at every dot of a long run of dots. In French a space precedes » and ›.
+_WESTERN = rf"(?P<mark>(?<![.!?…])[.!?…]+)[{_CLOSERS}]*(?:\s[»›][{_CLOSERS}]*)?\s+"
 _STOPS = "。！？｡।॥؟۔။៕።፧։"
 _SHADS = "།༎༏༐༑༔"
 _BOUNDARY = re.compile(
@@ -105,7 +105,8 @@ def split_sentences(paragraph: str) -> list[str]:
 
 
 def _ends_sentence(text: str, start: int, boundary: re.Match[str]) -> bool:
-    opener = text[boundary.end() : boundary.end() + 1]
+    # German opens with » and ›, which end what is before them in French unless a letter follows.
+    opener = text[boundary.end() : boundary.end() + 2].lstrip("»›")[:1]
     if not opener or not (opener in _OPENERS or opener.isdigit() or (opener.isalpha() and not opener.islower())):
         return False
     if boundary["mark"] != ".":
@@ -212,9 +213,9 @@ class OwnSplitter:
         try:
             sentences = self._function(paragraph)
         except Exception as error:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            fault = f"failed in {frame.filename}, line {frame.lineno}: {type(error).__name__}: {error}"
-            raise DataError(self._message(fault, paragraph)) from error
+            inside = traceback.extract_tb(error.__traceback__)[1:]  # empty if the call itself fails
+            place = f" in {inside[-1].filename}, line {inside[-1].lineno}" if inside else ""
+            raise DataError(self._message(f"failed{place}: {type(error).__name__}: {error}", paragraph)) from error
         if not isinstance(sentences, list):
             raise DataError(self._message(f"returned {type(sentences).__name__}, not a list of str", paragraph))
         for sentence in sentences:

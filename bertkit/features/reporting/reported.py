@@ -64,7 +64,7 @@ class DataTable:
     Attributes:
         title: caption.
         columns: headings.
-        rows: one cell per column; floats are shown with four decimals, None as a dash.
+        rows: one cell per column, shown as `number` formats it.
         note: explanation below the table.
         has_texts: whether cells hold texts of the data; such a table is left out with ``--no-texts``.
         for_card: whether the model card shows it.
@@ -286,7 +286,7 @@ def is_number(value: Cell) -> bool:
 
 
 def number(value: Cell) -> str:
-    """Formats a cell: four decimals for floats of usual size, None as a dash.
+    """Formats a cell: four decimals for floats from 0.001 to 10,000 and for 0, None as a dash.
 
     >>> [number(value) for value in (0.91234, 12345, 2.0, 123456.5, 1e-6, None, "PER", True, 61253104.0)]
     ['0.9123', '12,345', '2.0000', '123,456.5', '1.000e-06', '–', 'PER', 'True', '61,253,104']

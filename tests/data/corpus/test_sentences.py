@@ -20,6 +20,8 @@ EXAMPLES = {
     "full stop": "It rained.| We stayed in.",
     "other marks": "Really?! |Yes! |Well… |No.",
     "closing quote": "“Stop!” |“Why?” she asked.",
+    "german quotes": "„Komm!“ |„Wohin?“ |Er ging. |»Nein.« |‚Doch.‘ |Sie schwieg. |›Ja.‹ |»Dr. Weber?« |Gut.",
+    "french quotes": "« Viens. » |Il partit. |«\u00a0Où ?\u00a0» |Elle rit. |« Va ! », dit-il. |« Bien. » |Fin.",
     "speech goes on in lower case": '"Stop!" he cried. |"Now."',
     "bracket": "(It did.) |Then it ended.",
     "digit opens": "He left. |12 men stayed.",
@@ -63,7 +65,7 @@ def test_no_text_no_sentence(paragraph):
 
 
 PIECES = ["Mr.", "U.S.", "J.", "word", "Word", " ", "  ", "\n", "\u3000", ".", "!", "?", "…", '"', "”", "(", ")", "7"]
-PIECES += ["。", "？", "」", "我", "ไทย", "है", "।", "é", "\u0301", ","]
+PIECES += ["“", "»", "«", "。", "？", "」", "我", "ไทย", "है", "।", "é", "\u0301", ","]
 
 
 @given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=60).map("".join)))
@@ -168,6 +170,9 @@ def numbers(paragraph):
 
 def fails(paragraph):
     return [paragraph[1_000_000]]
+
+def of_two(paragraph, language):
+    return [paragraph]
 """
 
 
@@ -235,6 +240,7 @@ def test_the_version_is_of_the_defining_file(own, monkeypatch):
         ("pairs", "returned tuple, not a list of str"),
         ("numbers", "returned a list with 12, not of str only"),
         ("fails", "line 17: IndexError: string index out of range"),
+        ("of_two", "own.py:of_two failed: TypeError: of_two() missing 1 required positional argument"),
     ],
 )
 def test_what_a_function_returns_is_checked(own, function, fault):

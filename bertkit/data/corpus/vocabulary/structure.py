@@ -84,7 +84,11 @@ def special_tokens(tokenizer: PreTrainedTokenizerFast | Any, pairs: bool) -> Spe
 
 
 def word_marks(tokenizer: PreTrainedTokenizerFast | Any) -> WordMarks:
-    """Returns which pieces of a vocabulary continue words; none if the vocabulary has no marks of words."""
+    """Returns which pieces of a vocabulary continue words.
+
+    None do if the vocabulary has no marks of words, or if a normalizer of the tokenizer sets them in the place of
+    spaces (Gemma's ``▁``), and not a pre-tokenizer.
+    """
     ids: dict[str, int] = tokenizer.get_vocab()
     continuation = np.zeros(max(ids.values()) + 1, bool)
     special = set(tokenizer.all_special_ids)
