@@ -266,7 +266,7 @@ class TableTask(Task):
     def hold_out(self, splits: Mapping[str, Split]) -> tuple[Self, dict[str, Split]]:
         """Returns what `load` does of splits that were read without a validation set: the task and all splits.
 
-        The splits must be whole: `load` holds rows out before ``max_train_samples`` and ``max_eval_samples`` limit them.
+        They must be whole: `load` holds rows out before ``max_train_samples`` and ``max_eval_samples`` limit them.
         """
         return self._with_validation(["validation"], dict(splits))
 

@@ -130,7 +130,8 @@ def test_the_threshold_curve_has_the_best_score():
 
 def test_a_context_without_tokens_does_not_stretch_the_axis_of_thresholds():
     answers, given = [*ANSWERS, ANSWERS[1]], [*DECODED, Decoded((), 0.0, 0.0, 1.0)]
-    low, high = drawn(parts(question_sections(["Where?"] * 5, answers, given, 0.0))["Threshold of no answer"]).get_xlim()
+    found = parts(question_sections(["Where?"] * 5, answers, given, 0.0))
+    low, high = drawn(found["Threshold of no answer"]).get_xlim()
     assert -5 < low < high < 7
 
 
