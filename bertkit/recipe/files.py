@@ -254,10 +254,12 @@ def recipes_in(folder: str) -> list[str]:
 
 
 def find_recipe(name_or_file: str | Path) -> Path:
-    """Returns the file of a recipe given by name, by the end or a part of its name (``bert-mini``), or as a path.
+    """Returns the file of a recipe given by name, by a part of its name (``bert-mini``, ``squad/v1``), or as a path.
+
+    A part begins and ends at a slash: ``mini`` is none of ``pretrain/bert-mini``. One at the end of a name comes first.
 
     Raises:
-        RecipeError: the recipe does not exist, or several names have this end or part.
+        RecipeError: the recipe does not exist, or several names have this part.
 
     Examples:
         ```python

@@ -117,7 +117,8 @@ class TableData(HubData):
         files = [name for name in self.paths if getattr(self, name) is not None]
         if self.dataset_name is not None and files:
             raise ValueError(f"dataset_name: give either a Hub data set or files; {', '.join(files)} is given too")
-        for use in self.given_splits if self.dataset_name is None else ():
+        if self.dataset_name is None and self.given_splits:
+            use = next(iter(self.given_splits))
             raise ValueError(f"{use}_split: is for a Hub data set; give dataset_name, or {use}_file for a file")
 
     def tables(self, splits: Sequence[str]) -> dict[str, Table]:
@@ -263,7 +264,10 @@ class TableTask(Task):
         return task, loaded | self.data.held_out(train, classes, text_numbers(self, train.examples), known)
 
     def hold_out(self, splits: Mapping[str, Split]) -> tuple[Self, dict[str, Split]]:
-        """Returns what `load` does of splits that were read without a validation set: the task and all splits."""
+        """Returns what `load` does of splits that were read without a validation set: the task and all splits.
+
+        They must be whole: `load` holds rows out before ``max_train_samples`` and ``max_eval_samples`` limit them.
+        """
         return self._with_validation(["validation"], dict(splits))
 
     def limit_splits(self, splits: Sequence[str], loaded: Mapping[str, Split]) -> dict[str, Split]:

@@ -166,7 +166,7 @@ def read_table_parts(
     """Yields the table in a file in parts of at most ``size`` rows; one part is in memory at a time; none without rows.
 
     Rows keep their places in the file; the fingerprint is empty, since the file is read only once. A ``.json`` file is
-    one part, and refused without rows.
+    one part, with its fingerprint, and refused without rows.
 
     Args:
         path: one file, as for `read_table`; no pattern or folder.

@@ -45,6 +45,8 @@ _OF_VARIANTS = {
     "model.attention": "the variants differ in it",
     "task.pair_objective": "the variants differ in it",
 }
+# Keys of fine-tuning that have their values from elsewhere.
+_OF_FINETUNING = {"model.name_or_path": "the variants are fine-tuned", "data.data_dir": "--data-dir gives the folder"}
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ def ablations(
 
     Raises:
         BertkitError: an argument, a recipe or data are invalid, or the folder holds other runs; then nothing has been
-            trained. Or the corpus has changed since a variant was pre-trained in an earlier call.
+            trained. Or the corpus has changed since a variant was pre-trained in an earlier call, or a value of
+            ``finetuning`` does not fit the variants, such as a length above their positions; what is trained stays.
 
     Examples:
         ```python
@@ -217,6 +220,9 @@ def _check_finetuning(
     folder: Path, task: str, data_dir: str | Path, seeds: int, finetuning: Mapping[str, Any] | None
 ) -> None:
     """Checks recipe and data of a task, and that they are those of its grids of an earlier call."""
+    for key, reason in _OF_FINETUNING.items():
+        if key in (finetuning or {}):
+            raise RecipeError(f"--finetune-set {key}: {reason}; remove it")
     recipe = finetuning_recipe(GLUE + task, overrides=all_values(finetuning, None, data_dir))
     check_run(recipe, folder)
     _, splits = load_splits(task_of_recipe(recipe))

@@ -121,7 +121,9 @@ def _draw_thresholds(answers: Sequence[Mapping[str, Any]], decoded: Sequence[Dec
     highest = int(np.argmax(f1s))
 
     def draw(axes: Axes) -> None:
-        low, high = np.quantile(at, [0.005, 0.995])
+        # A context without tokens has no span, and odds far beyond those of the others.
+        shown = [threshold, *(each.null_odds for each in decoded if each.spans)]
+        low, high = np.quantile(shown, [0.005, 0.995])
         low, high = min(low, threshold), max(high, threshold)
         edge = 0.02 * (high - low) + 1e-6
         ends = [min(at[0], low - edge), *at, max(at[-1], high + edge)]  # nothing changes beyond the thresholds

@@ -182,6 +182,8 @@ def test_an_unknown_size_is_the_only_fault_beside_an_earlier_run(tmp_path, data,
         ({"placement.strategy": "ddp"}, "each run in one process"),
         ({"task.metrics": ["odd"]}, "'odd' cannot be loaded"),
         ({"lr": 1}, "--finetune-set lr: expected block.key"),
+        ({"model.name_or_path": "other"}, "--finetune-set model.name_or_path: the variants are fine-tuned; remove it"),
+        ({"data.data_dir": "other"}, "--finetune-set data.data_dir: --data-dir gives the folder; remove it"),
     ],
 )
 def test_a_fine_tuning_that_cannot_run_is_refused_before_the_pre_training(tmp_path, data, corpus, finetuning, message):

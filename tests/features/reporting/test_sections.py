@@ -128,6 +128,13 @@ def test_the_threshold_curve_has_the_best_score():
     assert rows["without an answer"] == pytest.approx((scores["NoAns_exact"], scores["NoAns_f1"], 2))
 
 
+def test_a_context_without_tokens_does_not_stretch_the_axis_of_thresholds():
+    answers, given = [*ANSWERS, ANSWERS[1]], [*DECODED, Decoded((), 0.0, 0.0, 1.0)]
+    found = parts(question_sections(["Where?"] * 5, answers, given, 0.0))
+    low, high = drawn(found["Threshold of no answer"]).get_xlim()
+    assert -5 < low < high < 7
+
+
 def test_question_words_and_lengths():
     found = parts(question_sections(["In what city?", "Who's there?", "How long?", "Name it."], ANSWERS, DECODED, 0.0))
     words = {word: (f1, number) for word, _, f1, number in found["Scores by question word"].rows}

@@ -37,7 +37,8 @@ def write_parts(
     """Writes the parts of a unit of a corpus from its batches, in order; returns their entries in the manifest.
 
     Args:
-        encoded, token_type: as for `write_store`.
+        encoded: the batches; the generator is closed at the end, and its exceptions are passed on.
+        token_type: dtype of the ids, uint16 or int32.
         folder: folder of the parts.
         unit: number of the unit, which is in the names of its parts.
         report: called with the position of every batch written.
@@ -113,6 +114,7 @@ class StoreDraft:
         return self._parts
 
     def close(self) -> None:
+        """Closes the files of the arrays; a draft that is not finished leaves them in the folder."""
         self._opened.close()
 
     def _append_to_part(self, batch: EncodedBatch) -> None:
