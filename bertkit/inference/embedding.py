@@ -173,7 +173,7 @@ class Embedder:
     ) -> Iterator[tuple[list[_Window], list[np.ndarray]]]:
         """Yields for each text its windows and what `_states` returns for them."""
         layers, count = options.layers, self.model.config.num_hidden_layers
-        if not layers or any(not -count - 1 <= layer <= count for layer in layers):
+        if not layers or any(layer not in range(-count - 1, count + 1) for layer in layers):
             raise RecipeError(
                 f"layers {', '.join(map(str, layers)) or 'none'}: {self.name} has {count}; expected 0 (the embeddings) "
                 f"to {count}, or -1 (the last) to {-count - 1}"

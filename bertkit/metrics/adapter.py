@@ -67,6 +67,9 @@ class Metric(evaluate.Metric):
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
         """Adds examples; ValueError if the values do not match the features."""
         columns = {"predictions": predictions, "references": references}
+        for name, values in columns.items():
+            if values is None:
+                raise ValueError(f"{name} are None; expected {self.inputs_description}")
         if self._metric in INPUTS:
             form = INPUTS[self._metric]
             columns = {name: _to_array(name, values, form) for name, values in columns.items()}
@@ -97,22 +100,25 @@ def _to_array(name: str, values: Any, form: str) -> np.ndarray:
             labels: binary cross-entropy has such labels.
 
     Raises:
-        ValueError: the rows have different lengths, there is no list but one value, a text that is no number, or a
+        ValueError: the rows have different lengths, there is no list but one value, a value is no number, or there is a
             fraction for an integer.
     """
-    if hasattr(values, "detach"):  # a tensor; NumPy reads none in bfloat16, on a GPU or with a gradient
+    # NumPy reads no tensor in bfloat16, on a GPU or with a gradient.
+    if hasattr(values, "detach"):
         values = values.tolist()
+    elif isinstance(values, list | tuple):
+        values = [each.tolist() if hasattr(each, "detach") else each for each in values]
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{name} have rows of different lengths; expected {form}") from error
     if array.ndim == 0:
         raise ValueError(f"{name} are {values!r}; expected {form}")
-    if array.dtype.kind == "U":
+    if array.dtype.kind in "OU":  # O: such as a column of pandas
         try:
-            array = array.astype(np.float64)
-        except ValueError as error:
-            raise ValueError(f"{name} are text, such as {str(array.flat[0])!r}; expected {form}") from error
+            array = np.vectorize(float, otypes=[np.float64])(array)  # astype makes NaN of None
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} are no numbers ({error}); expected {form}") from error
     if array.dtype.kind == "f" and form != NUMBERS:
         fractions = array[~(np.isfinite(array) & (array == np.floor(array)))]
         if fractions.size:

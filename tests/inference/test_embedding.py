@@ -153,6 +153,7 @@ def test_vectors_are_those_of_the_encoder_below_a_head_of_features(fine_tuned, t
     [
         ({"layers": [3]}, r"layers 3: .* has 2; expected 0 \(the embeddings\) to 2, or -1 \(the last\) to -3"),
         ({"layers": []}, "layers none"),
+        ({"layers": [1.5]}, r"layers 1\.5: "),
         ({"max_seq_length": 65}, "has 64 positions"),
         ({"max_seq_length": 10, "stride": 8}, "stride 8: expected 0 to 7, as a window of 10 has room for 8"),
         ({"max_seq_length": 2}, "max_seq_length 2: expected at least 3, the 2 special tokens and one more"),

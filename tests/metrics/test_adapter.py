@@ -10,6 +10,7 @@ from functools import partial
 import datasets
 import evaluate
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -80,6 +81,11 @@ def test_arrays_and_tensors_score_like_lists(name, dtype):
     if dtype == np.float32:  # as a model gives them
         learnt = {key: values.to(torch.bfloat16).requires_grad_() for key, values in tensors.items()}
         assert metrics.load(name).compute(**learnt) == expected
+        assert metrics.load(name).compute(**{key: list(values) for key, values in learnt.items()}) == expected
+        metric = metrics.load(name)
+        for prediction, reference in zip(*learnt.values(), strict=True):
+            metric.add(prediction=prediction, reference=reference)
+        assert metric.compute() == expected
 
 
 @pytest.mark.parametrize("name", metrics.names())
@@ -115,12 +121,15 @@ def test_probabilities_are_refused_not_cut_to_integers(name, wrong):
 
 
 def test_names_of_classes_are_refused():
-    with pytest.raises(ValueError, match="predictions are text, such as 'good'; expected one class id per example"):
-        metrics.load("accuracy").compute(predictions=["good", "bad"], references=["good", "good"])
+    for predictions in (["1", "good"], pd.Series(["1", "good"], dtype=object)):
+        with pytest.raises(ValueError, match=r"predictions are no numbers \(.*'good'\); expected one class id"):
+            metrics.load("accuracy").compute(predictions=predictions, references=[1, 0])
+    with pytest.raises(ValueError, match=r"predictions are no numbers \(.*NoneType'\); expected one number"):
+        metrics.load("regression").compute(predictions=[0.5, None], references=[0.5, 1])
     assert metrics.load("accuracy").compute(predictions=["1", "0"], references=[1, 1]) == {"accuracy": 0.5}
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", metrics.names())
 def test_what_is_missing_is_named(name):
     metric, rows = metrics.load(name), inputs(name)
     with pytest.raises(DataError, match="nothing to score"):

@@ -117,7 +117,7 @@ class PretrainingData(ExampleSettings):
         if self.max_predictions_per_seq is not None:
             return self.max_predictions_per_seq
         # Rounded before ceil: 100 × 0.07 is 7.000000000000001 in floating point.
-        return math.ceil(round(self.max_seq_length * self.mlm_probability, 6))
+        return max(1, math.ceil(round(self.max_seq_length * self.mlm_probability, 6)))
 
 
 EPOCHS_OF_A_PHASE = 1 << 20

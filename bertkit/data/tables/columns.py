@@ -50,7 +50,11 @@ def label_and_text_columns(table: Table, label: str | None, texts: Sequence[str]
             f"{table.source}: its files have no labels; move them into a subfolder for each label, or write "
             "metadata.csv with the columns file_name and label"
         )
-    of_label = _find_usual(names, LABELS) if label is None else _existing(table, [label], _LABEL_COLUMN)
+    if label is None:
+        requested = _existing(table, texts, _TEXT_COLUMNS)
+        of_label = _find_usual([name for name in names if name not in requested], LABELS)
+    else:
+        of_label = _existing(table, [label], _LABEL_COLUMN)
     known_label = of_label[0] if len(of_label) == 1 else ""
     of_text = _texts(table, texts, known_label)
     unclear = {} if known_label else {_LABEL_COLUMN: of_label}
@@ -181,12 +185,12 @@ def _look(table: Table, name: str) -> _Look:
     texts = list(map(str, values))
     different = len(set(texts))
     repeat = 2 <= different <= len(texts) / 2
+    if different == 1 < len(texts):
+        return _Look(f"always {quoted(texts[:1])}")
     numbers = [to_number(value) for value in values]
     if all(map(math.isfinite, numbers)):
         are_classes = repeat and different <= _MOST_NUMBERS and all(number.is_integer() for number in numbers)
         return _Look(f"numbers, {different:,} different", 0, different * are_classes, True)
-    if different == 1:
-        return _Look(f"always {quoted(texts[:1])}")
     characters = fmean(map(len, texts))
     characters = characters if characters >= _SHORTEST_TEXT else 0
     if repeat and different <= _MOST_CLASSES:

@@ -114,7 +114,8 @@ class ServedClassification(Served):
         ]
 
     def _label_names(self) -> Sequence[str]:
-        return self.task.settings.label_names or [self.task.settings.label_column]
+        # A stock regression records no column; transformers names its output so.
+        return self.task.settings.label_names or [self.task.settings.label_column or "LABEL_0"]
 
     def view(self, prediction: Mapping[str, Any], texts: Sequence[str]) -> View:
         if "score" in prediction:

@@ -155,7 +155,7 @@ class HttpServer(uvicorn.Server):
     """
 
     def __init__(self, config: uvicorn.Config, timeout: float, at_timeout: Callable[[], None]):
-        config.timeout_graceful_shutdown = max(1, round(timeout + _LAST_ANSWERS))
+        config.timeout_graceful_shutdown = round(timeout + _LAST_ANSWERS)
         super().__init__(config)
         self._timeout = timeout
         self._at_timeout = at_timeout

@@ -97,6 +97,8 @@ def test_requested_columns_win_over_usual_names():
     assert label_and_text_columns(of_names(["text", "comment", "id"]), "text", []) == ("text", ["comment"])
     rows = of_names(["sentence1", "sentence2", "text"])
     assert label_and_text_columns(rows, "sentence1", []) == ("sentence1", ["text"])
+    # A requested text is not taken for the labels because of its name.
+    assert label_and_text_columns(of_names(["topic", "category"]), None, ["Topic"]) == ("category", ["topic"])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,16 @@ def test_one_column_that_cannot_be_told_is_asked_for():
     assert "which of its columns has the text:" in asked
     assert asked.endswith("give it, such as text_columns='mail'")
     assert refusal(label_and_text_columns, rows, None, ["mail"]).endswith("give it, such as label_column='dept'")
+    renamed = Table({"topic": ORDERS["mail"], **ORDERS}, "x.csv", "")
+    assert refusal(label_and_text_columns, renamed, None, ["topic"]).endswith("give it, such as label_column='dept'")
     assert refusal(the_text_column, rows, None).endswith("give it, such as text_column='mail'")
+    rows = Table({name: values[:1] for name, values in ORDERS.items()}, "x.csv", "")
+    assert refusal(the_text_column, rows, None).endswith("give it, such as text_column='mail'")
+
+
+def test_a_column_of_one_value_is_described_by_it():
+    rows = Table({"constant": ["1", "1"], "nr": ["1", "2"]}, "x.csv", "")
+    assert "\n  'constant': always '1'\n  'nr': numbers, 2 different\n" in refusal(the_text_column, rows, None)
 
 
 def test_of_several_usual_names_one_is_asked_for():

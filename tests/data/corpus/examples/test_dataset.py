@@ -250,7 +250,14 @@ def test_a_run_has_an_end(store, vocabulary, num_examples):
 class TestSettings:
     @pytest.mark.parametrize(
         ("length", "share", "given", "expected"),
-        [(128, 0.15, None, 20), (512, 0.15, None, 77), (100, 0.07, None, 7), (5, 0.01, None, 1), (128, 0.15, 9, 9)],
+        [
+            (128, 0.15, None, 20),
+            (512, 0.15, None, 77),
+            (100, 0.07, None, 7),
+            (5, 0.01, None, 1),
+            (5, 1e-8, None, 1),
+            (128, 0.15, 9, 9),
+        ],
     )
     def test_predictions_per_seq(self, length, share, given, expected):
         data = PretrainingData(max_seq_length=length, mlm_probability=share, max_predictions_per_seq=given)
