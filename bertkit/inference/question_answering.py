@@ -39,7 +39,7 @@ class AnswerInference(TaskInference):
         return read_questions(path) if path.suffix.lower() == JSON else None
 
     def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
-        """Converts ``question`` and ``context`` to columns: one context for all questions, or one for each."""
+        """Converts ``question`` and ``context`` to columns; a context that is a text is that of all questions."""
         if fields.keys() != {"question", "context"}:
             raise DataError(f"{self.task.name}: expected question and context, got {', '.join(fields)}")
         questions, contexts = (
@@ -51,8 +51,8 @@ class AnswerInference(TaskInference):
             contexts *= len(questions)
         if len(questions) != len(contexts):
             raise DataError(
-                f"{counted(len(questions), 'question')}, {counted(len(contexts), 'context')}; expected one context, or "
-                "one for each question"
+                f"{counted(len(questions), 'question')}, {counted(len(contexts), 'context')}; expected one context for "
+                "each question, or a text, not a list, for all"
             )
         return {"question": questions, "context": contexts}
 

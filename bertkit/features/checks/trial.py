@@ -194,6 +194,7 @@ def _shorten_training(arguments: TrainingArguments, steps: int) -> TrainingArgum
     changes = {
         "max_steps": steps,
         "learning_rate": arguments.learning_rate * _LEARNING_RATE,
+        "lr_scheduler_type": "constant",  # others may end at a learning rate above this one, which they refuse
         "gradient_accumulation_steps": 1,
         "train_sampling_strategy": "sequential",
         "eval_strategy": "no",

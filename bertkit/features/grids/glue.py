@@ -226,7 +226,11 @@ def _own_entries() -> list[str]:
 
 
 def _call_for_each(tasks: Sequence[str], prepare_task: Callable[[str], T]) -> dict[str, T]:
-    """Calls a function with the name of each task, and returns its results by task."""
+    """Calls a function with the name of each task, also after faults; returns its results by task.
+
+    Raises:
+        RecipeError: the function raised errors for some of the tasks; the message lists all of them.
+    """
     results, faults = {}, []
     for name in tasks:
         try:

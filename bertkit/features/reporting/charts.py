@@ -33,6 +33,7 @@ _OTHER = (*_OPTIMIZER, "train_runtime", "epoch", "step")
 _MOST_SCORES = 5
 _FEW_POINTS = 20  # of a curve whose points are marked, since the lines between them are not measured
 _COUNTS = ("total", "thresh")  # ends of results that are no scores
+_MOST_ABOVE = 2  # times the highest point of the curves, for a baseline that is drawn on an axis without known end
 _STYLES = ("-", "--", "-.", ":")
 
 
@@ -173,15 +174,18 @@ def _draw_curves(
         name, label: of the chart.
         curves: name → points.
         limits: ends of the vertical axis; without one of them it fits the curves.
-        baselines: name → value.
+        baselines: name → value; one that would flatten the curves is named below the chart instead.
         phases: as for `curve_section`.
     """
     known = {key: value for key, value in curves.items() if value[0]}
     if not any(len(steps) > 1 for steps, _ in known.values()):
         return None
-    lines, title = baselines or {}, upper_first(label)
-    drawn = [*lines.values(), *(value for _, values in known.values() for value in values)]
+    baselines, title = baselines or {}, upper_first(label)
     low, high = limits
+    drawn = [value for _, values in known.values() for value in values]
+    highest = high if high is not None else _MOST_ABOVE * max(drawn)
+    lines = {key: value for key, value in baselines.items() if value <= highest}
+    drawn += lines.values()
 
     def draw(axes: Axes) -> None:
         for place, (key, (steps, values)) in enumerate(known.items()):
@@ -203,9 +207,12 @@ def _draw_curves(
             axes.legend(axes.get_lines(), [str(line.get_label()) for line in axes.get_lines()])
 
     last = "; ".join(f"{key} {number(value[1][-1])} at step {value[0][-1]:,}" for key, value in known.items())
-    last += "".join(f"; {key} {number(value)}" for key, value in lines.items())
-    note = "The vertical axis does not begin at 0." if low is None and min(drawn) > 0 else ""
-    return Chart(re.sub(r"[^a-z0-9]+", "-", name.lower()), title, f"{title} by step: {last}.", draw, (4.4, 2.8), note)
+    last += "".join(f"; {key} {number(value)}" for key, value in baselines.items())
+    notes = [f"Above the chart: {key}, {number(value)}." for key, value in baselines.items() if key not in lines]
+    if low is None and min(drawn) > 0:
+        notes.insert(0, "The vertical axis does not begin at 0.")
+    name = re.sub(r"[^a-z0-9]+", "-", name.lower())
+    return Chart(name, title, f"{title} by step: {last}.", draw, (4.4, 2.8), " ".join(notes))
 
 
 def format_tick(value: float) -> str:

@@ -16,6 +16,7 @@ from bertkit import metrics
 from bertkit.data.reading.hub_sets import unreadable
 from bertkit.data.tables import Table, read_table
 from bertkit.data.tables.classes import class_ids
+from bertkit.data.tables.labels import texts
 from bertkit.data.tables.table import to_number
 from bertkit.runtime.errors import DataError, noted, raise_all, shown
 from bertkit.runtime.files import write_whole
@@ -181,11 +182,13 @@ class GlueTask(TextClassification):
         return Split.of_table(columns, table, notes)
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
-        return super().columns_of(self._in_own_names(table))
+        table = self._in_own_names(table)
+        return {column: list(texts(table, column)) for column in self.settings.text_columns}
 
     def _in_own_names(self, table: Table) -> Table:
         """Returns a table with the names of the Hub for its text columns, which may have those of the TSV files."""
-        own, of_files = self.settings.text_columns, self.settings.file_text_columns or ()
+        own = self.settings.text_columns
+        of_files = self.settings.file_text_columns or own
         table = table.with_names([*own, *of_files])
         if set(own) <= table.columns.keys() or not set(of_files) <= table.columns.keys():
             return table

@@ -32,6 +32,11 @@ def test_times_that_are_not_estimated(table, monkeypatch, trial, processes, reas
     assert plan["seconds_unknown"].startswith(reason)
 
 
+def test_a_schedule_to_a_learning_rate_above_that_of_the_trial(table):
+    table.overrides |= {"train.lr_scheduler_type": "polynomial", "train.learning_rate": 1e-4}
+    assert table.report().plan["seconds_unknown"] != "no step was measured"
+
+
 def test_first_and_long_batches_are_weighed(table, monkeypatch):
     """Steps of known durations by a clock that only they move: the estimate is the time of the run, whose first steps
     take far longer, as those of every process that allocates and compiles."""

@@ -72,6 +72,18 @@ def test_an_axis_not_from_0_is_noted(key):
     assert drawn(whole).get_ylim()[0] == 0
 
 
+def test_a_baseline_far_above_a_curve_does_not_flatten_it():
+    baselines = {"perplexity": {"uniform": 30_522.0, "unigram": 800.0}, "accuracy": {"chance": 0.5}}
+    history = entries("eval_perplexity", 900.0, 40.0) + entries("eval_accuracy", 0.1, 0.2)
+    parts = {part.name: part for part in curve_section(history, None, baselines, []).parts}
+    axes = drawn(parts["perplexity"])
+    assert axes.get_ylim()[1] < 1_000
+    assert len(axes.get_lines()) == 2
+    assert parts["perplexity"].note == "Above the chart: uniform, 30,522."
+    assert "uniform 30,522; unigram 800" in parts["perplexity"].alt
+    assert len(drawn(parts["scores"]).get_lines()) == 2
+
+
 def test_values_that_are_not_finite_are_left_out_and_said():
     history = entries("grad_norm", 1.0, math.inf, 2.0, math.nan) + entries("eval_loss", 1.0, math.nan, 0.5)
     assert drawn(charts(history)["grad-norm"]).get_lines()[0].get_ydata().tolist() == [1.0, 2.0]

@@ -197,6 +197,12 @@ def test_a_table_for_prediction_may_have_either_names():
         assert mnli.columns_of(table) == {"premise": ["a"], "hypothesis": ["b"]}
 
 
+@pytest.mark.parametrize("name", ["sst2", "mnli"])  # in whose files the columns are named as on the Hub, and otherwise
+def test_a_table_without_the_columns_of_the_task_is_refused(name):
+    with pytest.raises(DataError, match=r"^t\.csv: .*no column '(sentence|premise)'(?!.*--text-column)"):
+        glue_task(name).columns_of(Table({"text": ["a"]}, "t.csv", ""))
+
+
 WORDS = '[PAD] [UNK] [CLS] [SEP] [MASK] a good bad film the story is " NA'.split()
 
 

@@ -117,7 +117,7 @@ def test_answer_without_a_token_is_ignored_and_noted():
         ({"question": "q"}, "expected question and context, got question"),
         (
             {"question": ["a", "b"], "context": ["c"]},
-            "2 questions, 1 context; expected one context, or one for each question",
+            "2 questions, 1 context; expected one context for each question, or a text, not a list, for all",
         ),
     ],
 )
