@@ -187,7 +187,8 @@ def test_copies_are_in_one_fold_and_counted(copied):
 
 def test_copies_and_groups_together_decide(copied):
     """A copy of each pair is of one author, so that all rows belong together."""
-    with pytest.raises(BertkitError, match=r"data\.folds: 3 folds of 1 group in author; there is nothing to hold out"):
+    fault = r"data\.folds: 3 folds of 1 group in author, joined by equal texts; there is nothing to hold out"
+    with pytest.raises(BertkitError, match=fault):
         load_splits(of_pairs(copied, folds=3, fold=0, group_column="author"))
 
 

@@ -72,7 +72,7 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
         ) from error
     splits = split_names(builder)
     for name in (part.partition("[")[0].strip() for part in split.split("+")):
-        if splits and name not in splits and name != "all":
+        if splits and name not in splits and split != "all":  # which no part of an expression may be
             raise DataError(f"{hub_id}: no split {name!r}; available: {quoted(splits)}{did_you_mean(name, splits)}")
     return builder
 

@@ -77,10 +77,13 @@ def assign_folds(
     units = texts if groups is None else joined(texts, numbered(groups))
     rows, different = len(units), len(np.unique(units))
     if different < number:
-        noun = "training example" if groups is None else "group"
-        what = f"{inflected(different, noun, f'{noun}s')} {of_groups}".strip()
-        if groups is None and different < rows:
+        if groups is not None:
+            what = f"{inflected(different, 'group', 'groups')} {of_groups}".strip()
+            what += ", joined by equal texts" if different < len(set(groups)) else ""
+        elif different < rows:
             what = f"different {inflected(different, 'text', 'texts')}, which {rows} rows have: copies stay in one fold"
+        else:
+            what = inflected(different, "training example", "training examples")
         remedy = f"give at most {different}" if different > 1 else "there is nothing to hold out"
         raise DataError(f"data.folds: {number} folds of {different} {what}; {remedy}")
     classes = np.zeros(rows, dtype=np.int64) if labels is None else classes_of(labels, number)

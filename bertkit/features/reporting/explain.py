@@ -14,7 +14,7 @@ from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.classification.text_classification import TextClassification
 
 
-def check_explained(number: int, texts: bool, outcome: Outcome | None) -> None:
+def check_explained(number: int, texts: bool, run: Path, outcome: Outcome | None) -> None:
     """Checks that mistakes of a run can be explained.
 
     Raises:
@@ -26,6 +26,7 @@ def check_explained(number: int, texts: bool, outcome: Outcome | None) -> None:
         raise RecipeError(f"{what}: expected a number of wrong predictions, at least 0")
     if not texts:
         raise RecipeError(f"{what} shows words of texts, which --no-texts leaves out; remove one of them")
+    what = f"{what}: {run}"
     if outcome is None:
         raise RecipeError(f"{what}: a run of a pre-training, or one that has not finished, has no wrong predictions")
     if not isinstance(outcome.task, TextClassification):

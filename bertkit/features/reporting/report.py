@@ -89,8 +89,8 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
     if explain and explaining is None:
         raise RecipeError(f"--explain {explain} needs bertkit.explain, which is not part of this installation")
     if explaining is not None:
-        for outcome in outcomes:
-            explaining.check_explained(explain, texts, outcome)
+        for run, outcome in zip(of_runs, outcomes, strict=True):
+            explaining.check_explained(explain, texts, run.folder, outcome)
     contents = [content_of(run, outcome, texts=texts) for run, outcome in zip(of_runs, outcomes, strict=True)]
     if explaining is not None:
         contents = [

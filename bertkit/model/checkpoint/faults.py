@@ -44,6 +44,8 @@ def reading(name_or_path: str | Path, what: str) -> Iterator[None]:
     except (BertkitError, MemoryError):
         raise
     except Exception as error:
+        if "allocate memory" in str(error):  # torch and safetensors have no class for it
+            raise
         cause = reason(error)
         if Path(name_or_path).is_dir():
             for file in sorted(Path(name_or_path).iterdir()):

@@ -35,7 +35,7 @@ def pretraining_recipe(
     if model is not None:
         chosen["model.name_or_path"] = str(model)
     values = {**(overrides or {}), **chosen}
-    usual = "pretrain/continue" if "model.name_or_path" in values else "pretrain/bert-base"
+    usual = "pretrain/bert-base" if values.get("model.name_or_path") is None else "pretrain/continue"
     return load_recipe(usual if recipe is None else recipe, values)
 
 

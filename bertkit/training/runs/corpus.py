@@ -12,6 +12,7 @@ from bertkit.data.corpus.sources import TextLines, find_sources
 from bertkit.data.corpus.store.building import build_store, join_store
 from bertkit.data.corpus.store.copies import verify_part
 from bertkit.data.corpus.store.encoding import SentenceEncoder
+from bertkit.data.corpus.store.filters import empty_index
 from bertkit.data.corpus.store.opening import names_store, open_store
 from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.data.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
@@ -156,6 +157,8 @@ def build_corpus(
     processes = Workers(engine=engine, number=workers, ray_address=ray_address, part=part)
     if engine == "ray":
         import_ray()  # a missing extra is reported before anything is read
+    if deduplicate == "minhash":
+        empty_index()  # as above
     if part is not None and data.tokenizer is None:
         raise RecipeError("--part: give --tokenizer; a vocabulary is trained once (bertkit tokenizer train)")
     if part is not None and chosen.deduplicate is not None:

@@ -76,6 +76,11 @@ class TestHub:
         assert len({table["fingerprint"] for table in (train, test, part, german)}) == 4
         assert train["class_names"] == {}
 
+    def test_all_splits_are_no_part_of_an_expression(self, ask):
+        whole, *faults = ask(*(["org/languages", "english", split] for split in ("all", "all[:1]", "train+all")))
+        assert whole["columns"]["text"] == ["An English row.", "Two.", "Another.", "Row."]
+        assert faults == ["org/languages: no split 'all'; available: 'train', 'test'"] * 2
+
     def test_from_the_cache_it_is_the_same(self, ask, hub):
         [fresh] = ask(["org/reviews", None, "train"])
         cached, splits = ask(["org/reviews", None, "train"], ["org/reviews", None], HF_HUB_OFFLINE="1")

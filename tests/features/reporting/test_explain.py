@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,14 +64,14 @@ def test_what_does_not_go_together_is_refused(hostile_run, tmp_path, arguments, 
 
 
 def test_runs_without_wrong_texts_are_refused():
-    with pytest.raises(RecipeError, match="has no wrong predictions"):
-        explained.check_explained(2, True, None)
+    with pytest.raises(RecipeError, match=r"--explain 2: runs/old: .* has no wrong predictions"):
+        explained.check_explained(2, True, Path("runs/old"), None)
 
 
 def test_predictions_of_models_of_folds_are_refused(copied):
     outcome = replace(outcome_of(copied()), scored=OUT_OF_FOLD)
     with pytest.raises(RecipeError, match=r"models of folds, which are not kept.*--folds 0"):
-        explained.check_explained(2, True, outcome)
+        explained.check_explained(2, True, Path("run"), outcome)
 
 
 def test_doubts_about_words_are_shown(copied, tmp_path, monkeypatch):

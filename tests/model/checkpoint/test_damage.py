@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 import bertkit
+from bertkit.model.checkpoint.faults import reading
 from bertkit.model.checkpoint.load import longest_of_tokenizer
 from bertkit.runtime.errors import CheckpointError
 
@@ -45,6 +47,11 @@ def refusal(folder: Path, use: Callable[[Path], object] = predict) -> str:
         use(folder)
     assert str(folder) in str(caught.value)
     return str(caught.value)
+
+
+def test_a_lack_of_memory_is_no_damage(copied):
+    with pytest.raises(RuntimeError, match="can't allocate memory"), reading(copied, "model"):
+        torch.empty(1 << 50)
 
 
 @pytest.mark.parametrize("content", ["[]", "null"])

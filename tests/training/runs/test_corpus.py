@@ -59,11 +59,21 @@ def test_parts_of_a_build_are_joined(corpus, store, tmp_path):
     assert all((joined.folder / name).read_bytes() == (whole.folder / name).read_bytes() for name in files)
 
 
-def test_a_missing_ray_is_named_before_anything_is_written(corpus, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(PlacementError, match=r"--engine ray needs the extra ray: pip install 'bertkit\[ray\]'"):
-        build_corpus([corpus], tmp_path / "store", vocab_size=TINY["data.vocab_size"], engine="ray")
+@pytest.mark.parametrize(
+    ("package", "option", "kind", "message"),
+    [
+        ("ray", {"engine": "ray"}, PlacementError, r"--engine ray needs the extra ray: pip install 'bertkit\[ray\]'"),
+        ("datasketch", {"deduplicate": "minhash"}, RecipeError, r"minhash needs the extra checks: pip install"),
+    ],
+)
+def test_a_missing_package_is_named_before_anything_is_written(
+    corpus, tmp_path, monkeypatch, package, option, kind, message
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(kind, match=message):
+        build_corpus([corpus], tmp_path / "store", vocab_size=TINY["data.vocab_size"], **option)
     assert not list(tmp_path.glob("store*"))
+    assert not list((tmp_path / "cache").rglob("tokenizer*"))
 
 
 def test_a_damaged_part_and_another_tokenizer_are_named(store):

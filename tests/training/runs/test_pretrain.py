@@ -17,6 +17,7 @@ from bertkit.data.corpus.store import streaming
 from bertkit.runtime.errors import BertkitError, RecipeError
 from bertkit.tasks.pretraining import held_out_documents
 from bertkit.training.pretraining import examples
+from bertkit.training.pretraining.recipe import pretraining_recipe
 from tests.training.conftest import TINY, as_if_killed, curve, log_history, same_weights, write_corpus
 
 
@@ -270,6 +271,11 @@ def test_a_longest_input_beyond_all_phases_is_said_to_have_no_effect(corpus, tmp
     run(corpus, tmp_path / "run", data__phases={16: 1.0})
     assert "max_seq_length is 32, but no phase is longer than 16" in capfd.readouterr().err
     assert load_recipe(tmp_path / "run" / "recipe.yaml").data.max_seq_length == 16
+
+
+@pytest.mark.parametrize(("model", "expected"), [("checkpoint", "pretrain/continue"), (None, "pretrain/bert-base")])
+def test_the_default_recipe_depends_on_a_checkpoint(model, expected):
+    assert pretraining_recipe(None, "texts", None, {"model.name_or_path": model}).name == expected
 
 
 @pytest.mark.parametrize(

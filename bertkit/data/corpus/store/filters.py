@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bertkit.data.corpus.documents import Paragraph
 from bertkit.data.corpus.settings import Deduplication
 from bertkit.data.corpus.store.encoding import EncodedBatch, select_sentences
-from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.errors import importing
 from bertkit.runtime.reading.text import iterating
 
 _DIGEST = 16  # bytes; two of 10¹² documents collide with a probability of 10⁻¹⁵
@@ -38,7 +38,7 @@ def document_digests(paragraphs: Iterable[Paragraph], rule: Deduplication) -> ND
         RecipeError: the package that ``minhash`` needs is not installed.
         Exception: any exception of ``paragraphs``.
     """
-    sketches = None if rule == "exact" else _index()
+    sketches = None if rule == "exact" else empty_index()
     rows: list[bytes] = []
     current: Any = None
 
@@ -80,7 +80,7 @@ def repeated_documents(digests: Sequence[bytes], rule: Deduplication) -> list[fr
         order = np.lexsort((rows[:, 1], rows[:, 0]))  # stable: of equal rows the first comes first
         repeated[order[1:]] = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
     else:
-        index, kept = _index(), list[Any]()
+        index, kept = empty_index(), list[Any]()
         for number, values in enumerate(rows):
             current = index.sketch()
             current.hashvalues = values.astype(np.uint64)
@@ -99,11 +99,10 @@ def _rows(data: bytes, rule: Deduplication) -> NDArray[Any]:
     return np.frombuffer(data, np.uint32).reshape(-1, _PERMUTATIONS)
 
 
-def _index() -> SimilarTexts:
-    try:
+def empty_index() -> SimilarTexts:
+    """Returns an index without texts; RecipeError if the package that ``minhash`` needs is not installed."""
+    with importing("deduplicate: minhash", "checks"):
         import datasketch
-    except ImportError as error:
-        raise RecipeError("deduplicate: minhash needs the package datasketch: pip install 'bertkit[checks]'") from error
     return SimilarTexts(datasketch)
 
 
