@@ -36,11 +36,6 @@ _OF_TOKENIZERS = (
 )
 
 
-@tokenizer_app.callback()
-def _tokenizer() -> None:
-    pass
-
-
 @command(tokenizer_app, "pretraining", _OF_TOKENIZERS)
 def train(
     corpus: options.Corpus,
@@ -68,11 +63,6 @@ _OF_STORES = (
     "data.sentence_per_line",
     "data.sentence_splitter",
 )
-
-
-@corpus_app.callback()
-def _corpus() -> None:
-    pass
 
 
 @command(corpus_app, "pretraining", _OF_STORES)

@@ -98,7 +98,8 @@ def evaluate(
 
     Args:
         checkpoint: a run directory, a folder or a Hub id.
-        split: ``validation`` or ``train``, or another that has labels (``validation_mm`` of MNLI).
+        split: ``validation`` or ``train``, of a run without the rows that it held out, or another that has labels
+            (``validation_mm`` of MNLI).
         max_samples: score only this number of examples, the first ones.
         columns: columns of the data, named as in the task's settings: ``text_columns``, ``label_column``,
             ``token_column``, ``tag_column``; and ``label_separator``, of several labels in a field. By default those of
@@ -150,12 +151,14 @@ def evaluate(
         return _score(outcome_of(name), further)
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
-    task, loaded = load_splits(task, [split])
+    # What a run has held out of its training set is no part of it.
+    is_rest = bool(of_run) and split == "train" and not getattr(task.data, "validation_file", None)
+    task, loaded = load_splits(task, ["train", "validation"] if is_rest else [split])
     if (labelled := loaded.get(split)) is None:
         raise DataError(f"--split {split}: the data have no such split")
     # The same rows must be drawn from the same data; from a Hub data set too, where it has no validation set.
     is_drawn = task.data.folds or not task.data.has_validation_set or getattr(task, "scored_split", "") == "train"
-    if of_run and split == "validation" and is_drawn:
+    if of_run and split in ("train", "validation") and is_drawn:
         for key, value in changed.items():
             raise DataError(
                 f"data.{key}: {value!r} holds out other rows than {name} did, which was trained on some of them; "

@@ -96,8 +96,14 @@ def test_rows_held_out_of_changed_data_are_not_scored(finished):
 )
 def test_other_held_out_rows_are_not_scored(finished, data):
     assert evaluate(finished, folds=0, split_seed=42).examples == 6
-    with pytest.raises(DataError, match=f"^data.{next(iter(data))}: .* holds out other rows than"):
-        evaluate(finished, **data)
+    for split in ("validation", "train"):
+        with pytest.raises(DataError, match=f"^data.{next(iter(data))}: .* holds out other rows than"):
+            evaluate(finished, split=split, **data)
+
+
+def test_held_out_rows_are_no_training_rows(finished):
+    assert evaluate(finished, split="train").examples == 54
+    assert evaluate(finished, split="train", train_file=finished.parent / "rows.csv").examples == 60
 
 
 def test_a_fold_of_a_run_that_has_seen_all_rows_is_not_scored(finished):
@@ -114,7 +120,7 @@ def test_other_rows_of_a_hub_data_set_without_a_validation_set_are_not_scored(fi
     monkeypatch.setattr(table_data, "load_hub_table", lambda name, config, split: rows)
     recipe = {"task": {"kind": "classification"}, "data": {"dataset_name": "org/x", "max_seq_length": 24}, "train": {}}
     (finished / "recipe.yaml").write_text(json.dumps(recipe))
-    assert evaluate(finished).examples == 6
+    assert (evaluate(finished).examples, evaluate(finished, split="train").examples) == (6, 54)
     with pytest.raises(DataError, match=r"^data\.split_seed: 7 holds out other rows than"):
         evaluate(finished, split_seed=7)
 

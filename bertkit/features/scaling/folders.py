@@ -128,13 +128,11 @@ def predict_folder(
         raise DataError(
             f"{checkpoint}: its rows depend on their neighbours; predict for one file at a time, by --output"
         )
-    if unsure_below is not None:
-        say(unsure_on_validation(name, unsure_below))
     options, lines = options.with_thresholds(name, task)
     for line in lines:
         say(line)
     job = Job(name, _output(output_dir), output_format, options, on_error)
-    return _run(job, input, workers or Workers(), shard_rows, per_line)
+    return _run(job, input, workers or Workers(), shard_rows, per_line, unsure_below)
 
 
 def embed_folder(
@@ -201,7 +199,9 @@ def _output(place: str | Path) -> str:
     return path.rstrip("/") if is_url(path) else os.path.abspath(os.path.expanduser(path))
 
 
-def _run(job: Job, input: str | Path, workers: Workers, shard_rows: int, per_line: bool) -> FolderResult:
+def _run(
+    job: Job, input: str | Path, workers: Workers, shard_rows: int, per_line: bool, unsure_below: float | None = None
+) -> FolderResult:
     source = _name_of(input, "--input")
     if not isinstance(shard_rows, Integral) or shard_rows < 1:
         raise RecipeError(f"--shard-rows {shard_rows!r}: expected an integer of at least 1")
@@ -232,6 +232,8 @@ def _run(job: Job, input: str | Path, workers: Workers, shard_rows: int, per_lin
         is_new = job.folder.prepare(record, files)
         try:
             shards = _find_shards(job.folder, files, shard_rows)
+            if unsure_below is not None:  # predicts the validation set
+                say(unsure_on_validation(job.checkpoint, unsure_below))
             return _compute(job, files, shards, workers)
         except BertkitError:
             # The folder may serve the mended command; once the shards are cut, other parts may be computing them.

@@ -67,7 +67,7 @@ class Comparison:
 
 
 def comparison_inputs(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> list[dict[str, Tensor]]:
-    """Returns batches of texts or pairs: very short, of some sentences, and of the model's full length (at most 512).
+    """Returns batches of texts or pairs: of few tokens, of the model's full length (at most 512), and of half of it.
 
     Args:
         tokenizer: tokenizer of the checkpoint.
@@ -157,8 +157,8 @@ def write_stock(
         The name of the transformers class that loads it, and how close the outputs are.
 
     Raises:
-        CheckpointError: the outputs differ, the weights do not fit transformers' class, or the tokenizer changes when
-            it is saved and loaded.
+        CheckpointError: transformers has no class for the model, or one whose weights or attention differ; the outputs
+            differ; or the tokenizer changes when it is saved and loaded.
     """
     import transformers
 

@@ -144,6 +144,14 @@ def test_rows_of_folds_decide_what_is_answered(corpus, film, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
+def test_the_validation_set_is_predicted_after_what_can_be_checked_without_it(corpus, film, tmp_path, capsys):
+    with pytest.raises(DataError, match="no such file or folder"):
+        predict_folder(film, corpus / "nothing", tmp_path / "out", unsure_below=0.9)
+    assert "unsure below" not in capsys.readouterr().err
+    predict_folder(film, corpus / "b.csv", tmp_path / "out", unsure_below=0.9)
+    assert "unsure below 0.9: the share of such predictions is not known" in capsys.readouterr().err
+
+
 def test_bad_rows_are_skipped_with_their_reasons(film, fine_tuned, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.jsonl").write_text(BAD)
