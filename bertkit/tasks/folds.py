@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.folds import assign_folds, joined
 from bertkit.data.tables.table import copies_in_words, numbered, same_texts
-from bertkit.runtime.errors import DataError, did_you_mean
+from bertkit.runtime.errors import DataError, did_you_mean, raise_listed
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import AnyTask, Task, texts_of
 from bertkit.tasks.splits import Split, is_labelled
@@ -53,7 +54,7 @@ def groups(task: Task, examples: Dataset) -> Sequence[Hashable] | None:
     value that the task knows, such as a query. None: examples are independent.
 
     Raises:
-        DataError: the column does not exist.
+        DataError: the column does not exist, or has no value for an example.
     """
     column, known = task.data.group_column, examples.column_names
     if column is None:
@@ -63,7 +64,10 @@ def groups(task: Task, examples: Dataset) -> Sequence[Hashable] | None:
             f"data.group_column: the training data of {task.name} have no column {column!r}; expected one of "
             f"{', '.join(known)}{did_you_mean(column, known)}"
         )
-    return list(map(str, examples[column][:]))
+    values = examples[column][:]
+    missing = [number for number, value in enumerate(values, start=1) if is_missing(value)]
+    raise_listed([f"{task.name}: training example {number}: no value for {column!r}" for number in missing])
+    return list(map(str, values))
 
 
 def text_numbers(task: Task, examples: Any) -> np.ndarray:

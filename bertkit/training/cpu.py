@@ -271,9 +271,9 @@ def attention_forward(
 ) -> tuple[Tensor, None]:
     """Computes attention as transformers' ``sdpa``, with the dropout of this module on a CPU.
 
-    Takes query (B, A, P, D), key and value (B, A, S, D), and boolean masks that broadcast to (B, A, P, S), True =
-    attend; returns the weighted values, (B, P, A, D), and None. Scores and their softmax are float32 under autocast
-    too.
+    Takes query (B, A, P, D), key and value (B, A, S, D), and boolean masks of four dimensions that broadcast to
+    (B, A, P, S), True = attend; returns the weighted values, (B, P, A, D), and None. Scores and their softmax are
+    float32 under autocast too.
     """
     is_ours = 0 < dropout < 1 and query.device.type == "cpu" and key.shape == value.shape
     is_ours = is_ours and query.shape[1] == key.shape[1]  # some encoders share keys and values among heads

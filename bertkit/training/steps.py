@@ -136,9 +136,9 @@ class MemorySaver:
             try:
                 for self._micro_batch in range(current) if again else ():
                     with self._accelerator.no_sync(model):
-                        self._in_parts(compute_part, model, self._batches[self._micro_batch], count)
+                        self._compute_in_parts(compute_part, model, self._batches[self._micro_batch], count)
                 self._micro_batch = current
-                return self._in_parts(compute_part, model, inputs, count)
+                return self._compute_in_parts(compute_part, model, inputs, count)
             except RuntimeError as error:
                 if not should_reduce_batch_size(error):
                     raise
@@ -150,13 +150,17 @@ class MemorySaver:
             clear_device_cache(garbage_collection=True)
             again = True
 
-    def _in_parts(
+    def _compute_in_parts(
         self,
         compute_part: ComputePart,
         model: torch.nn.Module,
         inputs: dict[str, Any],
         count: torch.Tensor | int | None,
     ) -> torch.Tensor:
+        """Computes loss and gradients of a micro-batch, in parts of as many examples as memory has room for.
+
+        The processes exchange gradients in the last part of the last micro-batch only.
+        """
         examples = batch_size(inputs)
         at_once = self._at_once or examples
         losses = []

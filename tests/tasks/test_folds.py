@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from bertkit.runtime.errors import BertkitError
 from bertkit.tasks.folds import fold_of_each, groups, load_splits
@@ -110,6 +112,13 @@ def test_a_sentence_without_a_group_is_named(tmp_path):
     grouped, splits = words(tmp_path, "a", "", "a").load(["train"])
     with pytest.raises(BertkitError, match=r"words\.csv, line 3: no value for 'author'"):
         groups(grouped, splits["train"].examples)
+
+
+def test_examples_without_a_group_are_named_where_a_task_reads_no_tables():
+    own = SimpleNamespace(name="levels", data=SimpleNamespace(group_column="author"))
+    assert groups(own, Dataset.from_dict({"author": [1, 2, 1]})) == ["1", "2", "1"]
+    with pytest.raises(BertkitError, match="levels: training example 2: no value for 'author'"):
+        groups(own, Dataset.from_dict({"author": ["a", None, " "]}))
 
 
 def test_doubts_of_a_table_are_not_repeated_for_its_fold(tmp_path):

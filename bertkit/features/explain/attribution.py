@@ -156,7 +156,7 @@ def pieces_like(network: Network, texts: Sequence[str], ids: Sequence[int], wind
         )
     pieces = pieces_of(network, texts, window=window)
     if pieces.ids.tolist() != list(ids):
-        raise DataError("the task reads other tokens than its tokenizer gives, so none is attributed to")
+        raise DataError("the task reads other tokens than its tokenizer gives, so nothing is attributed to words")
     return pieces
 
 

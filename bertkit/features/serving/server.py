@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import re
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -251,7 +253,15 @@ def run_app(
             say(f"answers requests to IP addresses and to {', '.join(hosts.names)}; --allowed-host NAME adds a name")
         if ready is not None:
             ready(_address(listener))
-        server.run(sockets=[listener])
+        try:
+            other_loop = asyncio.get_running_loop()
+        except RuntimeError:
+            other_loop = None
+        if other_loop is None:
+            server.run(sockets=[listener])
+        else:  # in a notebook, whose loop has this thread; signals end the server from here too
+            with ThreadPoolExecutor(1) as executor:
+                executor.submit(server.run, sockets=[listener]).result()
 
 
 @contextmanager

@@ -78,7 +78,7 @@ class RunDirectory:
         earlier: the recipe that a resumed run was started with; None if its file is cut off, and for a new run.
 
     Raises:
-        OutputError: the directory is in use or holds another run.
+        OutputError: as of `check_output_dir`.
         RecipeError: the recipe of the run to continue is damaged.
     """
 
@@ -253,7 +253,7 @@ def check_output_dir(output_dir: Path, resume: bool, can_resume: bool = True) ->
     a run: a new or a resumed run replaces them.
 
     Raises:
-        OutputError: the directory is in use, cannot be created, is a file, or holds no run although ``resume`` is set.
+        OutputError: the directory holds files, or no run if ``resume`` is set; it cannot be created, or is a file.
     """
     check_place(output_dir)
     found = contents(output_dir)

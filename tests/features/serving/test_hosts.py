@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import socket
+import threading
+import urllib.request
 
 import pytest
 
@@ -72,3 +77,26 @@ def test_a_port_may_be_taken_while_the_model_loads():
         one.listen()
         with pytest.raises(RecipeError, match=r"http://127\.0\.0\.1:\d+: Address already in use; give another --port"):
             run_app(None, other, "", Hosts("127.0.0.1", "127.0.0.1"), 1)
+
+
+@pytest.mark.usefixtures("serve_extra")
+def test_a_server_runs_in_a_notebook_whose_loop_has_the_thread():
+    from starlette.responses import Response
+
+    found = []
+
+    def ask(address):
+        with urllib.request.urlopen(address, timeout=20) as answer:
+            found.append(answer.read())
+        os.kill(os.getpid(), signal.SIGINT)  # of the button that interrupts a cell
+
+    def ready(address):
+        threading.Thread(target=ask, args=[address]).start()
+
+    async def cell():
+        with listening("127.0.0.1", 0) as listener:
+            hosts = Hosts("127.0.0.1", "127.0.0.1")
+            run_app(Response("here"), listener, "", hosts, 1, ready)
+
+    asyncio.run(cell())
+    assert found == [b"here"]
