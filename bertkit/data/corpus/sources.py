@@ -66,7 +66,7 @@ class Source(ABC):
 
         Returns:
             Sources whose documents, one after the other, are those of this source; only this source if it cannot be
-            divided, as a compressed file.
+            divided, as a compressed file. They are for `paragraphs`: of a text file, each has all its `lines`.
         """
         return [self]
 
@@ -217,7 +217,7 @@ class _File(Source):
     def _part(self, start: int, end: int, size: int) -> Source:
         part = copy.copy(self)
         part._range = start, end
-        part.size = size
+        part.size, part.position = size, 0
         return part
 
     def _decode_range(self, is_boundary: Callable[[str], bool] | None) -> Iterator[str]:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 _NOT_SHOWN = {
     *("script", "style", "head", "title", "template", "noscript", "datalist"),
-    *("iframe", "noframes", "object", "audio", "video", "canvas"),  # their text is for programs that cannot show them
+    # Their text is for programs that cannot show them.
+    *("iframe", "noframes", "noembed", "object", "audio", "video", "canvas"),
 }
+_RAW = {"noscript", "iframe", "noframes", "noembed", "xmp"}  # what is in them is no elements, and may have no end tags
 _INLINE = {
     *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins"),
     *("kbd", "label", "mark", "nobr", "output", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup"),
@@ -93,15 +95,15 @@ class _StyleSheets(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
-        self._is_in = self._is_in_noscript = False
+        self._is_in = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._is_in_noscript |= tag == "noscript"
+        if tag in _RAW:
+            self.set_cdata_mode(tag)
         media = (dict(attrs).get("media") or "").strip().lower()
-        self._is_in = tag == "style" and media in _ON_SCREENS and not self._is_in_noscript
+        self._is_in = tag == "style" and media in _ON_SCREENS
 
     def handle_endtag(self, tag: str) -> None:
-        self._is_in_noscript &= tag != "noscript"
         self._is_in = False
 
     def handle_data(self, data: str) -> None:
@@ -158,6 +160,8 @@ class _SeenText(HTMLParser):
         self._open = [_Element()]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _RAW:
+            self.set_cdata_mode(tag)
         if tag not in _EMPTY:
             self._open.append(self._open[-1].child(tag, dict(attrs)))
         self._end_block(tag)

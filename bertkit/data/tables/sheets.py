@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from array import array
@@ -18,6 +19,8 @@ from bertkit.runtime.progress import say
 from bertkit.runtime.reading.paths import workbook_and_sheet
 from bertkit.runtime.reading.text import iterating
 
+_LINE_BREAK = re.compile(r"(?:_x000D_|\r)\n?")  # of Windows, as Excel stores it; openpyxl leaves its escape
+
 
 def sheet_parts(
     path: str | Path,
@@ -31,9 +34,10 @@ def sheet_parts(
     first one below titles, see `with_names_first`.
 
     All values are text, as in a CSV file: an empty cell is an empty text, 3 and 3.0 are ``3``, a date is
-    ``2024-05-01``, a formula its last result. Blank rows are skipped, and columns without a name dropped. The places of
-    rows are those of the sheet, and the source is ``FILE#SHEET``. A formula that a program has written without a result
-    is an empty cell; that is printed. A row of such formulas alone is blank, which is not printed.
+    ``2024-05-01``, a formula its last result, a line break ``"\\n"``. Blank rows are skipped, and columns without a
+    name dropped. The places of rows are those of the sheet, and the source is ``FILE#SHEET``. A formula that a program
+    has written without a result is an empty cell; that is printed. A row of such formulas alone is blank, which is not
+    printed.
 
     Args:
         path: a workbook, or ``FILE#SHEET``, where several of its sheets are neither empty nor hidden.
@@ -156,8 +160,8 @@ def _note_formulas(rows: Iterator[Row], formulas: Iterator[tuple[int, Any]], sou
 def _format_cell(cell: Any) -> str:
     """Returns the value of a cell as text.
 
-    >>> [_format_cell(cell) for cell in (None, 3.0, 0.5, True, datetime(2024, 5, 1), "a ")]
-    ['', '3', '0.5', 'TRUE', '2024-05-01', 'a ']
+    >>> [_format_cell(cell) for cell in (None, 3.0, 0.5, True, datetime(2024, 5, 1), "a ", "a_x000D_\\nb")]
+    ['', '3', '0.5', 'TRUE', '2024-05-01', 'a ', 'a\\nb']
     """
     if cell is None:
         return ""
@@ -167,4 +171,6 @@ def _format_cell(cell: Any) -> str:
         return str(int(cell))
     if isinstance(cell, datetime):
         return cell.date().isoformat() if cell.time() == time() else cell.isoformat(" ")
-    return cell.isoformat() if isinstance(cell, date | time) else str(cell)
+    if isinstance(cell, date | time):
+        return cell.isoformat()
+    return _LINE_BREAK.sub("\n", str(cell))

@@ -207,7 +207,8 @@ class InputForm:
         Returns:
             For each input of S tokens three lists: the token ids, including [CLS] and [SEP]; at the first piece of each
             word that is tagged in this input the index of the word in its sentence, from 0, `NO_WORD` elsewhere; and
-            the labels at these positions, `IGNORE_INDEX` elsewhere and in a sentence without labels.
+            the labels at these positions, and with `inside` at the other pieces of these words, `IGNORE_INDEX`
+            elsewhere and in a sentence without labels.
         """
         pieces = list(chain.from_iterable(sentence))
         if len(pieces) <= self.room:

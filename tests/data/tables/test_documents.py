@@ -96,6 +96,7 @@ PREHEADER = "font-size:1px;color:#fff;max-height:0px;max-width:0;opacity:0;overf
         ("<style media=print>p{display:none}</style><p>yes", "yes"),
         ("<style>@media (max-width:600px){p{display:none}}</style><p>yes", "yes"),
         ("<noscript><style>p{display:none}</style>no</noscript><p>yes", "yes"),
+        ("<noscript><p>no<div></noscript>yes<iframe><p>no</iframe><noembed><b>no</noembed> too", "yes\ntoo"),
         ("<p hidden style='display:block'>yes", "yes"),
         ("<div style='max-height:0'>yes</div>", "yes"),
         ("<div style='opacity:0.5;font-size:0.9em'>yes</div>", "yes"),

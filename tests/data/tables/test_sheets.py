@@ -53,6 +53,11 @@ def test_a_hidden_sheet_is_read_only_if_it_is_named_or_alone(book):
         assert read_table(f"{path}#Lists").columns == {"class": ["a"]}
 
 
+def test_a_line_break_of_windows_is_one(book):
+    """Excel and XlsxWriter store its first half as an escape, which openpyxl leaves."""
+    assert read_table(book(A=[["text"], ["a_x000D_\nb"], ["c\nd"]])).columns == {"text": ["a\nb", "c\nd"]}
+
+
 def test_dates_booleans_and_titles(book):
     path = book(A=[[], ["text", "at", "day", "is"], ["a", datetime(2024, 5, 1, 9, 30), date(2024, 5, 2), True]])
     assert read_table(path).columns == {

@@ -409,7 +409,9 @@ def test_ranges_of_rows(tmp_path):
     [source] = find_sources([file])
     expected = list(source.paragraphs(BLANK))
     for size in (1, 7, 20, 100, 333):
-        assert [each for part in source.ranges(BLANK, size) for each in part.paragraphs(BLANK)] == expected
+        ranges = source.ranges(BLANK, size)
+        assert [each for part in ranges for each in part.paragraphs(BLANK)] == expected
+        assert not any(part.position for part in ranges)
 
 
 def test_ranges_of_row_groups(tmp_path):
