@@ -22,7 +22,7 @@ NAMES = {COMMA: "comma", TAB: "tab", SEMICOLON: "semicolon", BAR: "vertical bar"
 LONGEST_FIELD = 2**31 - 1  # characters; the largest limit that the csv module accepts on every system
 _FEW_VALUES = 256  # different values of a column, such as labels, that are kept once
 SAMPLED_LINES = 20
-_QUOTED = re.compile(r'"[^"]*"')
+_QUOTED = re.compile(r'(?:^|(?<=[,\t;|])) *"(?:[^"]++|"")*+"')  # a field, which may have ends of lines
 
 
 def find_delimiter(start: str, usual: str) -> str:
@@ -42,7 +42,7 @@ def find_delimiter(start: str, usual: str) -> str:
     ';'
     """
     lines = split_lines(start)[:SAMPLED_LINES]
-    header = _QUOTED.sub("", lines[0])
+    header = _QUOTED.sub("", "\n".join(lines)).partition("\n")[0]
     occurring = [each for each in NAMES if each in header]
     if not occurring or (usual == TAB and TAB in occurring):
         return usual
@@ -118,7 +118,8 @@ def delimited_parts(
         else:
             names = list(columns)
             faults += faults_of_names(names, f"{source}, the names given for its columns")
-        expected = f"the header has {len(names)}" if columns is None else f"{len(names)} column names are given"
+        given = counted(len(names), "column name is", "column names are")
+        expected = f"the header has {len(names)}" if columns is None else f"{given} given"
         remedy = f"; put quotes around a field that contains a {NAMES[delimiter]}" if quoting else ""
         uneven = faults if left_out is None else left_out
         even = _read_even_rows(rows, len(names), source, (f" where {expected}", f" where {expected}{remedy}"), uneven)

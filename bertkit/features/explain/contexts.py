@@ -27,7 +27,7 @@ from bertkit.features.explain.pieces import Pieces, pieces_of
 from bertkit.features.explain.result import Result
 from bertkit.inference.forward import forward_in_batches
 from bertkit.runtime.errors import DataError, raise_listed
-from bertkit.runtime.progress import counted
+from bertkit.runtime.progress import counted, say
 from bertkit.runtime.reading.text import read_text, split_lines
 from bertkit.tasks.base import padded
 
@@ -71,7 +71,7 @@ class WordContexts(Result):
         labels: N labels; None without a column of labels.
         vectors: (L + 1, N, H) float32, mean over the pieces of the word; layer 0 is the embeddings.
         layers: L + 1.
-        without: number of texts without the word.
+        without: number of texts without the word, in the part that the model reads.
     """
 
     checkpoint: str
@@ -162,17 +162,19 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
         DataError: the file cannot be read, a text has no word, or the word occurs fewer than three times.
     """
     texts, places, labels = _read(file)
+    word, cut = word.strip(), 0
     found: list[tuple[int, Pieces, int, int]] = []
     for number, text in enumerate(texts):
         pieces = pieces_of(network, [text], name=places[number])
-        found += [
-            (number, pieces, each.start, each.end) for each in pieces.words if _fold(each.text) == _fold(word.strip())
-        ]
+        cut += pieces.left_out > 0
+        found += [(number, pieces, each.start, each.end) for each in pieces.words if _fold(each.text) == _fold(word)]
     if len(found) < 3:
         raise DataError(
             f"{file}: {counted(len(found), 'occurrence')} of {word!r} as a word; expected three or more, in the part "
             f"of a text that {network.name} reads"
         )
+    if cut:
+        say(f"{file}: {counted(cut, 'text')} of more than {network.longest} tokens, whose ends are not read")
     vectors = np.stack(_compute_vectors(network, [(pieces, start, end) for _, pieces, start, end in found]), axis=1)
     numbers = [number for number, *_ in found]
     of_words = None if labels is None else [labels[number] for number in numbers]

@@ -179,8 +179,8 @@ def finite_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
             why = "the training diverged; "
             if "loss" not in name:
                 why = (
-                    "it is not defined if all labels, or all predictions, are the same. Look at the labels of that set "
-                    "first; if they differ, "
+                    "many scores are not defined if all labels, or all predictions, are the same. Look at the labels "
+                    "of that set first; if they differ, "
                 )
             raise TrainingError(
                 f"{name} is {value}: {why}try another train.learning_rate, or more steps with a longer warm-up"
@@ -202,8 +202,8 @@ def write_results(folder: Path, results: Results) -> None:
 
 
 def named_scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Returns the scores of a fine-tuning as (key, name), without those of single classes; the names tell the sets of
-    rows apart if a test set is labelled too.
+    """Returns the scores of a run as (key, name), without those of single classes; the names tell the sets of rows
+    apart if a test set is labelled too.
 
     >>> named_scores({"eval_f1": 0.5, "eval_runtime": 2.0, "predict_runtime": 2.0})
     [('eval_f1', 'f1')]

@@ -328,6 +328,9 @@ def test_the_separator_is_found_and_said(tmp_path, capsys, name, delimiter, said
     [
         ("text", COMMA, COMMA),
         ('"a; b",label', COMMA, COMMA),
+        ('"Text,\nas it was";Label\n"good; cheap";1', COMMA, ";"),  # of Excel, in a name with Alt+Enter
+        ('id;"Price, ""EUR"""\n1;"3,5"', COMMA, ";"),
+        ('screen 5";label\n"a, b";1', COMMA, ";"),
         ("", TAB, TAB),
         ("text\x0bbody;label\na;b", COMMA, ";"),  # no end of a line
         ("a, b\tlabel", TAB, TAB),

@@ -50,6 +50,13 @@ def test_a_file_of_lines_has_no_labels(checkpoint, tmp_path):
     assert contexts.html().count('class="layer"') == 3
 
 
+def test_the_ends_of_long_texts_are_not_read(checkpoint, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("a good plot\n" * 3 + "film " * 80 + "plot\n")
+    contexts = explain(checkpoint, word=" plot ", texts=tmp_path / "texts.txt")
+    assert (contexts.word, contexts.without) == ("plot", 1)
+    assert "texts.txt: 1 text of more than 64 tokens, whose ends are not read\n" in capsys.readouterr().err
+
+
 def test_groups_that_differ_are_separated():
     generator = np.random.default_rng(0)
     labels = ["a"] * 10 + ["b"] * 10
