@@ -23,7 +23,7 @@ from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import task_record
 from bertkit.tasks.registry import TASKS, Registry, load_recipe
-from bertkit.tasks.usual_recipes import recipe_of_package
+from bertkit.tasks.usual_recipes import default_recipe, recipe_of_package
 
 PACKAGE = Path(__file__).parents[1] / "third_party"
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "tasks.md"
