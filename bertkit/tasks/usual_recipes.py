@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     from bertkit.tasks.base import Task
 
 
-@singledispatch
 def default_recipe(task: Task) -> str | Path | dict[str, Any]:
     """Returns the recipe of a task without settings of its own: a name, a file, or the blocks."""
-    if type(task).__module__.startswith("bertkit."):
-        return f"finetune/{task.kind.replace('_', '-')}"
-    return recipe_of_package(type(task))
+    is_ours = type(task).__module__.startswith("bertkit.")
+    return recipe_of_bertkit(task) if is_ours else recipe_of_package(type(task))
+
+
+@singledispatch
+def recipe_of_bertkit(task: Task) -> str:
+    """Returns the name of the recipe of a task of bertkit, not of a subclass in another package."""
+    return f"finetune/{task.kind.replace('_', '-')}"
 
 
 def recipe_of_package(task: type[Task]) -> str | Path | dict[str, Any]:

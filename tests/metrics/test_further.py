@@ -13,6 +13,7 @@ from bertkit.inference.outcome import Outcome, further_metrics, task_inference
 from bertkit.inference.predictor import load_task
 from bertkit.metrics.adapter import FurtherMetrics
 from bertkit.runtime.errors import RecipeError
+from bertkit.training.runs.evaluate import score_split
 
 CODE = """
 import datasets
@@ -68,6 +69,15 @@ def test_a_metric_without_scores_is_refused(metric, body, message):
     further = FurtherMetrics([metric(body)])
     with pytest.raises(RecipeError, match=message):
         further.scores([1, 0], [1, 0], own=[])
+
+
+def test_a_metric_that_fails_on_a_test_set_does_not_end_a_run_that_is_trained(fine_tuned, metric, capsys):
+    task, _ = load_task(str(fine_tuned("film")), {})
+    labels = {"labels": np.array([1, 1, 1])}
+    outcome = Outcome(task, np.eye(2)[[0, 1, 1]], labels, labels, "")
+    results = score_split(outcome, "test", FurtherMetrics([metric("raise ValueError('one class')")]))
+    assert results["predict_accuracy"] == 2 / 3
+    assert "warning: test: scores of task.metrics left out: task.metrics: " in capsys.readouterr().err
 
 
 def test_all_unusable_names_are_listed(metric, tmp_path, monkeypatch):

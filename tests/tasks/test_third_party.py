@@ -22,8 +22,9 @@ from bertkit.inference.verdict import verdict_of
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import task_record
+from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.registry import TASKS, Registry, load_recipe
-from bertkit.tasks.usual_recipes import recipe_of_package
+from bertkit.tasks.usual_recipes import default_recipe, recipe_of_package
 
 PACKAGE = Path(__file__).parents[1] / "third_party"
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "tasks.md"
@@ -112,6 +113,15 @@ def test_a_task_on_tables_is_trained_as_classification_is(acme, monkeypatch):
     own = Path("own.yaml")
     monkeypatch.setattr(task, "recipe", own)
     assert recipe_of_package(task) == own
+
+
+def test_a_subclass_of_another_package_has_the_recipe_of_its_own_kind():
+    class LegalTask(QuestionAnsweringTask):
+        kind = "legal"
+
+    settings, data = QuestionAnsweringTask.Settings(), QuestionAnsweringTask.data_settings()
+    assert default_recipe(QuestionAnsweringTask(settings, data)) == "finetune/squad/v1"
+    assert default_recipe(LegalTask(settings, data)) == {"task": {"kind": "legal"}}
 
 
 @pytest.mark.parametrize("guesses", [[1, 2, 4, 4, 1, 3], [2] * 6])

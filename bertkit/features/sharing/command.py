@@ -89,7 +89,10 @@ def push(
         str, typer.Argument(metavar="REPO_ID", help="owner/name; created if it does not exist.", show_default=False)
     ],
     private: Annotated[
-        bool, typer.Option("--private", help="Create a private repository; otherwise the Hub makes it public.")
+        bool,
+        typer.Option(
+            "--private", help="Create a private repository; by default it is public, or as your organisation says."
+        ),
     ] = False,
     revision: Annotated[
         str | None, options.option(help="Branch; created if it does not exist. Without it: main.")

@@ -27,7 +27,7 @@ from bertkit.runtime.reading.paths import is_below
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.text_classification import TextClassification, TextData
 from bertkit.tasks.splits import Columns, Split, hub_dataset, is_labelled
-from bertkit.tasks.usual_recipes import default_recipe
+from bertkit.tasks.usual_recipes import recipe_of_bertkit
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -286,6 +286,6 @@ def _(task: GlueTask) -> tuple[str, str, str] | None:
     return task.settings.hub_dataset, config or task.settings.name, split
 
 
-@default_recipe.register(GlueTask)
+@recipe_of_bertkit.register(GlueTask)
 def _(task: GlueTask) -> str:
     return f"finetune/glue/{task.name}"

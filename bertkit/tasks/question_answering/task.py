@@ -26,7 +26,7 @@ from bertkit.tasks.question_answering.questions import ColumnNames, questions_of
 from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, mask_padding
 from bertkit.tasks.splits import Columns, Split, hub_dataset, splits_to_write
 from bertkit.tasks.table_data import HubData
-from bertkit.tasks.usual_recipes import default_recipe
+from bertkit.tasks.usual_recipes import recipe_of_bertkit
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -368,6 +368,6 @@ def _(task: QuestionAnsweringTask) -> str:
     return "a larger --max-query-length keeps more of the questions; contexts are read completely, in windows"
 
 
-@default_recipe.register(QuestionAnsweringTask)
+@recipe_of_bertkit.register(QuestionAnsweringTask)
 def _(task: QuestionAnsweringTask) -> str:
     return f"finetune/squad/{'v2' if task.settings.version_2_with_negative else 'v1'}"

@@ -109,11 +109,12 @@ def split_outcome(
     return Outcome(task, outputs, *columns, split.source, split.fingerprint, known, split.numbers, split.unit)
 
 
-def warn_of_collapse(outcome: Outcome) -> None:
-    """Prints a warning if all predictions are the same."""
+def warn_of_collapse(outcome: Outcome, recipe: Recipe) -> None:
+    """Prints a warning if all predictions of a run of the recipe are the same."""
     if outcome.collapse:
         has_classes = getattr(outcome.task.settings, "label_names", ())
-        weights = ", or train.class_weights if most examples have this label" if has_classes else ""
+        can_weight = has_classes and not (recipe.is_weighted or recipe.has_teacher)
+        weights = ", or train.class_weights if most examples have this label" if can_weight else ""
         cure = f"train longer, or try another train.learning_rate or train.seed{weights}"
         say(f"warning: {outcome.collapse} on {outcome.scored}; {cure}")
 
@@ -233,7 +234,8 @@ def score_split(
 ) -> dict[str, float]:
     """Returns the results of a split beside ``validation`` under the names that they have in files.
 
-    A score that is not defined is left out with a warning: it is no reason to lose a run that is trained.
+    A score that is not defined is left out with a warning, and so are those of ``task.metrics`` if one of these metrics
+    fails: that is no reason to lose a run that is trained.
 
     Args:
         outcome: the outputs for the split; without labels it has no scores.
@@ -243,7 +245,11 @@ def score_split(
     """
     prefix, scores = "eval" if is_scored(name) else "predict", {}
     if set(outcome.task.label_columns) <= set(outcome.features):
-        scores = outcome.scores(further)
+        try:
+            scores = outcome.scores(further)
+        except RecipeError as error:  # of a metric that cannot score these rows, such as rows of one class
+            say(f"warning: {name}: scores of task.metrics left out: {error}")
+            scores = outcome.scores()
     if undefined := [key for key, value in scores.items() if not math.isfinite(value)]:
         say(
             f"warning: {name}: {' and '.join(undefined)} left out: not defined for these rows, as a correlation is not "

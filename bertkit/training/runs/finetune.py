@@ -202,7 +202,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         folds.write(outcome)
     else:
         outcome = split_outcome(task, trainer, run.splits["validation"], features["validation"], run.splits["train"])
-    warn_of_collapse(outcome)
+    warn_of_collapse(outcome, run.recipe)
     # Test sets are predicted, and further validation sets scored; their scores are beside those of the first one.
     others = score_other_splits(task, trainer, run.splits, features, run.further, directory.path)
     for file, scores in others.items():

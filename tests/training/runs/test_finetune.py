@@ -267,6 +267,10 @@ def test_a_run_that_predicts_one_class_ends_with_a_warning(tuned, glue, capsys, 
     assert warning.startswith("warning: all predictions are 'negative' on the validation set")
     assert "or train.class_weights if most examples have this label" in warning
     assert warning in capsys.readouterr().err
+    weighted = FAST | {"train.max_steps": 1, "train.class_weights": "balanced"}
+    other = tuned("sst2", weighted, data_dir=glue, name="weighted")
+    [warning] = json.loads((other.output_dir / "run.json").read_text())["warnings"]
+    assert "class_weights" not in warning
     assert run.collapse == "all predictions are 'negative'"
     assert "collapsed: all predictions are 'negative' on" in (run.output_dir / "README.md").read_text()
 
