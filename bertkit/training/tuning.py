@@ -23,10 +23,11 @@ ADAPTER_FOLDER = "adapter"
 
 def layers_of(model: PreTrainedModel) -> nn.ModuleList | None:
     """Returns the layers of the encoder, of which the first reads the embeddings; None where the family has no such
-    list, as ALBERT, whose layers share their weights."""
+    list, as ALBERT, whose layers share their weights, and XLM, which has a list of each part of the layers."""
     number = model.config.num_hidden_layers
-    lists = (each for each in model.base_model.modules() if isinstance(each, nn.ModuleList) and len(each) == number)
-    return next(lists, None)
+    lists = [each for each in model.base_model.modules() if isinstance(each, nn.ModuleList) and len(each) == number]
+    # A list within a layer may have as many members.
+    return lists[0] if lists and set(lists[0].modules()).issuperset(lists) else None
 
 
 def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
@@ -92,7 +93,8 @@ def tune(model: PreTrainedModel, recipe: Recipe) -> Tuning | None:
                 parameter._is_hf_initialized = False  # else transformers leaves it as it is
             module.apply(model._init_weights)
     if recipe.model.get("freeze_embeddings"):
-        model.base_model.get_submodule("embeddings").requires_grad_(False)
+        base = model.base_model
+        (getattr(base, "embeddings", None) or base.get_input_embeddings()).requires_grad_(False)
     # An encoder without a head, as for similarity, has no loss of its pooler.
     if all("pooler" in name.split(".") for name, weight in model.named_parameters() if weight.requires_grad):
         raise RecipeError(
@@ -191,10 +193,11 @@ def _distances(model: PreTrainedModel) -> dict[str, int]:
         for number, layer in enumerate(layers)
         for parameter in layer.parameters()
     }
-    # ELECTRA's projection of embeddings and DeBERTa's relative ones are outside of the module "embeddings".
+    # ELECTRA's projection of embeddings and DeBERTa's relative ones are outside of the module "embeddings"; EuroBERT's
+    # module is "embed_tokens".
     named = model.base_model.named_parameters()
-    embeddings = {id(each): len(layers) + 2 for name, each in named if "embeddings" in name}
-    distances = {**of_layers, **embeddings}
+    embeddings = {id(each): len(layers) + 2 for name, each in named if "embed" in name}
+    distances = {**embeddings, **of_layers}
     return {name: distances.get(id(parameter), 0) for name, parameter in model.named_parameters()}
 
 

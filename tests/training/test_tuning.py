@@ -8,7 +8,14 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AlbertConfig, AlbertModel, AutoModelForSequenceClassification
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    AutoModelForSequenceClassification,
+    EuroBertConfig,
+    XLMConfig,
+    XLMModel,
+)
 
 from bertkit import BertForPreTraining, BertForSequenceClassification, BertModel
 from bertkit.model.checkpoint.encoders import head_class
@@ -61,6 +68,30 @@ def test_rates_of_parts_that_a_model_has_not_are_refused_before_the_training(tin
         tune(shared, decay)
     with pytest.raises(RecipeError, match=r"train\.head_learning_rate: BertModel has no layer .* remove it"):
         tune(BertModel(tiny_config), rate)
+
+
+@pytest.mark.parametrize("values", [{"freeze_layers": 1}, {"reinit_layers": 1}, {"lora": {"r": 2}}])
+def test_lists_of_parts_of_layers_are_no_layers(values):
+    in_parts = XLMModel(XLMConfig(vocab_size=60, emb_dim=32, n_layers=2, n_heads=2))
+    with pytest.raises(RecipeError, match="'xlm' has no list of 2 layers, which freeze_layers"):
+        tune(in_parts, recipe(**values))
+    tune(in_parts, recipe(freeze_embeddings=True))
+
+
+def test_embeddings_are_found_under_another_name():
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 3}
+    config = EuroBertConfig(vocab_size=60, num_key_value_heads=2, **sizes, **ids)
+    for values in ({"freeze_embeddings": True}, {"lora": {"r": 2}}):
+        network = AutoModelForSequenceClassification.from_config(config)
+        tune(network, recipe(**values))
+        embedding, *_, head = network.parameters()
+        assert (embedding.requires_grad, head.requires_grad) == (False, True)
+    network = AutoModelForSequenceClassification.from_config(config)
+    optimizer = torch.optim.SGD(network.parameters(), lr=1.0)
+    Tuning(network, layer_lr_decay=0.5).set_learning_rates(optimizer, network, network)
+    rates = {id(each): group["lr"] for group in optimizer.param_groups for each in group["params"]}
+    assert rates[id(network.get_input_embeddings().weight)] == 0.5**4
 
 
 def test_frozen_weights_stay(train, checkpoint):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from bertkit.data.tables.classes import is_missing, label_texts
+from bertkit.data.tables.classes import is_missing, label_texts, names_of_labels
 from bertkit.data.tables.labels import Problem
 from bertkit.data.tables.table import Table
 from bertkit.runtime.errors import DataError, did_you_mean, shown
@@ -25,15 +25,16 @@ REJECTED = ("reject", "ignore")
 def keep_accepted(table: Table) -> Table:
     """Returns the rows but those that Prodigy's ``answer`` rejects or ignores.
 
-    A table without this column, or with other answers in it, stays whole. A rejected label is not that of its row, and
-    an ignored one was not decided on. How many rows are left out is printed.
+    A table without this column, or with other answers in it, stays whole; a row without an answer is kept. A rejected
+    label is not that of its row, and an ignored one was not decided on. How many rows are left out is printed.
 
     Raises:
         DataError: no row is left.
     """
     answers = table.columns.get("answer", ())
     rows = [row for row, answer in enumerate(answers) if answer not in REJECTED]
-    if len(rows) == len(answers) or any(answer not in ("accept", None, *REJECTED) for answer in answers):
+    others = (answer for answer in answers if answer not in ("accept", *REJECTED))
+    if len(rows) == len(answers) or not all(map(is_missing, others)):
         return table
     left_out = len(answers) - len(rows)
     say(f"{table.source}: {left_out:,} of {len(answers):,} rows with the answer {' or '.join(REJECTED)} left out")
@@ -61,7 +62,8 @@ def unwrap_labels(table: Table, column: str, problem: Problem | None) -> Table:
     """Returns the table with its labels out of the forms in which annotation tools write them.
 
     If a row has ``{"choices": ["a", "b"]}`` as in Label Studio, an object or its JSON, the labels of all rows that have
-    any become lists. If each row has one label, a list of one becomes its label, and an empty one a missing value.
+    any become lists. If ``problem`` is ``single_label``, a list of one becomes its label, and an empty one a missing
+    value.
 
     >>> unwrap_labels(Table({"label": ['{"choices": ["a", "b"]}', "a"]}, "x.csv", ""), "label", None).columns["label"]
     [['a', 'b'], ['a']]
@@ -88,7 +90,7 @@ GUESS, PROBABILITY, REASON = PROPOSED = "guess", "probability", "reason"
 """Columns of a proposed row, which are empty in a row that was labelled before."""
 
 TYPICAL, UNLIKE, UNSURE = "stands for a group of similar rows", "unlike all labelled rows", "unsure "
-"""Wording of the reasons; the last one is only the beginning of a reason."""
+"""Wording of the reasons: each begins with the first or the last one, and may end with the second one."""
 
 
 def is_proposal(table: Table) -> bool:
@@ -124,8 +126,10 @@ def keep_answered(table: Table, column: str) -> Table:
     if len(rows) < len(table):
         left_out = f"{len(table) - len(rows):,} of {counted(len(proposed), 'proposed row', form=',')}"
         say(f"{table.source}: left out {left_out}, whose {column} is empty")
-    before = set(label_texts(value for value, guess in zip(values, guesses, strict=True) if is_missing(guess)))
-    for label, number in Counter(label_texts(values[row] for row in proposed)).items():
+    names = names_of_labels(values)  # 1 is no new class beside 1.0
+    earlier = (value for value, guess in zip(values, guesses, strict=True) if is_missing(guess))
+    before = {names[label] for label in label_texts(earlier)}
+    for label, number in Counter(names[label] for label in label_texts(values[row] for row in proposed)).items():
         if before and label not in before:
             what = did_you_mean(label, sorted(before)) or "; is it a new class?"
             say(

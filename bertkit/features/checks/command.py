@@ -61,15 +61,17 @@ def check(context: typer.Context) -> None:
             f"check: expected the words of a run, such as bertkit check finetune glue --task sst2 …, got "
             f"{words[0] if words else 'none'}; the runs are {', '.join(_COMMANDS)}{hint}"
         )
-    end = words.index("--") if "--" in words else len(words)
     is_group = words[0] == "finetune" and (len(words) == 1 or words[1].startswith("-"))  # only its help is wanted
     flag = [] if is_group else ["--check"]
-    if not is_group and not any(word.split("=")[0] in ("--output-dir", "--resume") for word in words[:end]):
+    given = words[: words.index("--")] if "--" in words else words
+    if not is_group and not any(word.split("=")[0] in ("--output-dir", "--resume") for word in given):
         # A folder that does not exist; nothing is written to it.
         place = Path("." if os.access(".", os.W_OK) else tempfile.gettempdir(), f"run-{uuid4().hex}")
         flag += ["--output-dir", str(place)]
+    # Before the options of the user: a last one without its value would take the flag as that, and the run would train.
+    start = 2 if words[0] == "finetune" else 1
     root = context.find_root()
-    code = root.command.main([*words[:end], *flag, *words[end:]], root.info_name, standalone_mode=False)
+    code = root.command.main([*words[:start], *flag, *words[start:]], root.info_name, standalone_mode=False)
     raise typer.Exit(code or 0)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.annotated import keep_accepted, split_labels, unwrap_labels
+from bertkit.data.tables.annotated import PROPOSED, keep_accepted, keep_answered, split_labels, unwrap_labels
 from bertkit.data.tables.classes import (
     class_ids,
     class_names,
@@ -377,8 +377,18 @@ def test_rows_that_an_annotator_rejected_are_left_out(capsys):
     assert kept.columns["label"] == ["a", "d", "e"]
     assert kept.place(1) == "x.jsonl, line 4"
     assert capsys.readouterr().err == "x.jsonl: 2 of 5 rows with the answer reject or ignore left out\n"
+    in_csv = Table({"label": list("abcde"), "answer": ["accept", "reject", "", float("nan"), "ignore"]}, "x.csv", "")
+    assert keep_accepted(in_csv).columns["label"] == ["a", "c", "d"]  # an empty field is no answer
     for others in (["accept"] * 5, ["reject", "I reject it", "yes", "no", ["no"]]):  # no answers of Prodigy
         assert len(keep_accepted(Table({"label": list("abcde"), "answer": others}, "x.jsonl", ""))) == 5
     assert message(keep_accepted, Table({"answer": ["reject"]}, "x.jsonl", "")) == [
         "x.jsonl: no row has the answer accept"
     ]
+
+
+@pytest.mark.parametrize(("label", "warned"), [("1", 0), ("3", 1)])
+def test_a_whole_number_is_no_new_class_beside_its_decimal_form(capsys, label, warned):
+    guesses = [("", "", ""), ("", "", ""), ("1", "0.6", "unsure between 1 and 0")]
+    of_guesses = dict(zip(PROPOSED, zip(*guesses, strict=True), strict=True))
+    keep_answered(Table({"label": ["1.0", "0.0", label], **of_guesses}, "x.csv", ""), "label")
+    assert capsys.readouterr().err.count("of no row that was labelled before") == warned

@@ -44,6 +44,11 @@ def test_both_ways_to_check_are_the_same(bertkit, words, table):
     assert (code, without_memory(out)) == (one[0], without_memory(bertkit("check", *words)[1]))
 
 
+def test_an_option_without_its_value_is_refused_and_does_not_take_the_flag(bertkit, words):
+    code, _, err = bertkit("check", *words[:-2], "--label-separator")
+    assert (code, "'--label-separator' requires an argument" in " ".join(err.split())) == (2, True)
+
+
 def test_no_folder_is_asked_for_where_none_can_be_made(bertkit, words, monkeypatch):
     monkeypatch.setattr("os.access", lambda place, _: Path(place).resolve() != Path.cwd())
     code, out, _ = bertkit("check", *words[:-2])
