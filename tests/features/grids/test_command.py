@@ -49,6 +49,11 @@ def test_one_run_has_no_table(bertkit, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_value_without_its_key_is_told_by_the_option_that_has_it(bertkit, tmp_path):
+    words = ["ablations", "--data-dir", tmp_path, "--output-dir", tmp_path / "out"]
+    bertkit(*words, "--finetune-set", "odd").refuses("--finetune-set odd: expected block.key=value")
+
+
 def test_a_grid_with_a_failed_run_ends_with_code_1(bertkit, tmp_path, table, checkpoint, quick, monkeypatch):
     out = tmp_path / "out"
     words = ["finetune", "classification", "--train-file", table, "--model", checkpoint, "--json"]
