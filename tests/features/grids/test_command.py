@@ -31,7 +31,6 @@ def test_a_comparison_has_many_forms(bertkit, files):
     [
         ["--seeds", 0],
         ["--trials", 0],
-        ["--folds", 0],
         ["--worker"],
         ["--grid", "paper"],
         ["--search", "train.learning_rate=1e-5..1e-4"],
