@@ -139,13 +139,16 @@ def train(
     print_results(done, list(shown(done.metrics)), training.run.json, next_commands)
 
 
-def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement: str | None) -> dict[str, Any]:
+def overrides(
+    settings: Mapping[str, Any], set_: Sequence[str] | None, placement: str | None, flag: str = "--set"
+) -> dict[str, Any]:
     """Returns recipe overrides by dotted key; single values take precedence over those of the placement.
 
     Args:
         settings: values of the given options, by dotted key.
         set_: strings of the form ``block.key=value``.
         placement: name or file of a recipe that has only a ``placement`` block.
+        flag: the option that gives ``set_``, for messages.
 
     Raises:
         RecipeError: a string does not have the form ``key=value``, or a key is given twice with different values; or
@@ -157,7 +160,7 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
     for option in set_ or []:
         key, equals, text = option.partition("=")
         if not equals:
-            raise RecipeError(f"--set {option}: expected block.key=value, such as train.learning_rate=3e-5")
+            raise RecipeError(f"{flag} {option}: expected block.key=value, such as train.learning_rate=3e-5")
         value = Text(text)
         earlier = merged.setdefault(key, value)
         if earlier != value and (isinstance(earlier, Text) or earlier != with_types(value, type(earlier))):

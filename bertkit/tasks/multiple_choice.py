@@ -19,7 +19,7 @@ from bertkit import metrics
 from bertkit.data.tables import Table
 from bertkit.data.tables.classes import is_missing, values_of
 from bertkit.data.tables.labels import texts
-from bertkit.data.tables.table import find_column, to_number
+from bertkit.data.tables.table import find_column, matching, to_number, usual_column
 from bertkit.runtime.errors import CheckpointError, DataError, noted, raise_all, raise_listed, shown
 from bertkit.runtime.options import check_different, check_ranges, option, setting
 from bertkit.runtime.progress import counted
@@ -109,16 +109,17 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
             names, None, _CONTEXTS, table.source, "--context-column", "contexts"
         )
         endings = settings.ending_columns
-        if not endings and not (set(_ENDINGS) & set(names)):
-            numbers = {name: name.removeprefix("ending") for name in names if name.startswith("ending")}
+        if not endings and usual_column(names, _ENDINGS) is None:
+            keys = {name: name.strip().casefold() for name in names}
+            numbers = {name: key.removeprefix("ending") for name, key in keys.items() if key.startswith("ending")}
             endings = sorted(
                 (name for name, number in numbers.items() if number.isdecimal()), key=lambda name: int(numbers[name])
             )
         task = self.with_settings(
             context_column=context,
-            start_column=settings.start_column or ("sent2" if context == "sent1" and "sent2" in names else None),
+            start_column=settings.start_column or (matching("sent2", names) if matching("sent1", [context]) else None),
             ending_columns=endings or [find_column(names, None, _ENDINGS, table.source, "--ending-column", "endings")],
-            label_column=settings.label_column or next((name for name in _LABELS if name in names), "label"),
+            label_column=settings.label_column or usual_column(names, _LABELS) or "label",
         )
         return task, ()
 

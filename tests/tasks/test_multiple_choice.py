@@ -87,6 +87,13 @@ def test_of_several_columns_the_last_ones_may_be_empty(task):
     assert found.load(["train"])[1]["train"].examples["endings"][:] == [["c", "d"], ["e", "f", "g"]]
 
 
+def test_usual_names_are_found_in_any_case(task):
+    found = task(train_csv="Sent1,Sent2,Ending1,ENDING0 ,Answer\na,b,d,c,1\n")
+    settled, splits = found.load(["train"])
+    assert splits["train"].examples.to_dict() == {"context": ["a"], "endings": [["b c", "b d"]], "labels": [1]}
+    assert settled.settings.ending_columns == ["ENDING0 ", "Ending1"]
+
+
 def test_columns_can_be_named(task):
     found = task(
         train_csv="q,right,wrong,key,sent2\na,b,c,0,d\n",

@@ -210,7 +210,7 @@ def ablations(
         tasks=glue_tasks(task),
         seeds=seeds,
         overrides=overrides(settings, set_, placement),
-        finetuning=overrides({}, finetune_set, placement),
+        finetuning=overrides({}, finetune_set, placement, "--finetune-set"),
     )
     print_result(results, [ablations_table(results, format=format)], json, format)
     if results.failed:

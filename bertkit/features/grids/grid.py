@@ -130,8 +130,8 @@ def finetune_grid(
         The results, also written to ``grid_results.json`` and ``grid_results.csv``; ``best/`` is the best run.
 
     Raises:
-        BertkitError: an argument, a value or the data are invalid, or the folder holds another grid; then nothing has
-            been trained.
+        BertkitError: an argument, a value or the data are invalid, the folder holds another grid, or another process
+            works on it and ``worker`` is False; then nothing has been trained.
         TrainingError: worker processes have ended before the grid was complete.
 
     Examples:

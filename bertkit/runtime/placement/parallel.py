@@ -55,7 +55,7 @@ def compute_in_processes(
 
     Args:
         call: the function.
-        items: read as they are needed: so many ahead as there are processes, or twice as many with ``in_order``.
+        items: read as they are needed: as many ahead as there are processes, or twice as many with ``in_order``.
         number: number of processes.
         killed: message of the error if a process is killed.
         in_order: yield the results in the order of the items, and not in that in which they are done.

@@ -19,7 +19,6 @@ from bertkit.runtime.progress import counted
 if TYPE_CHECKING:
     import torch
 
-
 # Default tokens per device and forward pass: 32 and 256 sequences of 128 tokens, enough to utilize the device.
 _USUAL_TOKENS = {"cpu": 32 * 128, "cuda": 256 * 128}
 
@@ -288,6 +287,7 @@ def check_processes(settings: PlacementSettings) -> None:
     gpus = 0 if settings.device == "cpu" else visible_gpus()
     if settings.strategy != "auto":
         if gpus == 0:
+            find_device(settings)  # raises if the device that is asked for is not there
             raise PlacementError(
                 f"placement.strategy: {settings.strategy} on CPUs needs the number of processes; "
                 f"give --num-processes, such as 2"

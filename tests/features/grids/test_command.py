@@ -31,7 +31,6 @@ def test_a_comparison_has_many_forms(bertkit, files):
     [
         ["--seeds", 0],
         ["--trials", 0],
-        ["--folds", 0],
         ["--worker"],
         ["--grid", "paper"],
         ["--search", "train.learning_rate=1e-5..1e-4"],
@@ -47,6 +46,11 @@ def test_one_run_has_no_table(bertkit, tmp_path):
     words = ["finetune", "glue", "--task", "rte", "--output-dir", tmp_path / "out", "--format", "csv"]
     bertkit(*words).refuses("--format csv: is for the table of many runs")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_value_without_its_key_is_told_by_the_option_that_has_it(bertkit, tmp_path):
+    words = ["ablations", "--data-dir", tmp_path, "--output-dir", tmp_path / "out"]
+    bertkit(*words, "--finetune-set", "odd").refuses("--finetune-set odd: expected block.key=value")
 
 
 def test_a_grid_with_a_failed_run_ends_with_code_1(bertkit, tmp_path, table, checkpoint, quick, monkeypatch):

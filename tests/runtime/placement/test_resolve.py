@@ -168,6 +168,8 @@ def test_a_required_gpu_must_be_there(monkeypatch):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
     with pytest.raises(PlacementError, match=r"placement.device: gpu, but torch finds no usable GPU"):
         place(PlacementSettings(device="gpu", num_processes=1), 8)
+    with pytest.raises(PlacementError, match=r"placement.device: gpu, but torch finds no usable GPU"):
+        check_processes(PlacementSettings(device="gpu", strategy="ddp"))
 
 
 def test_accelerates_launcher_may_say_strategy_and_precision(monkeypatch):

@@ -174,7 +174,11 @@ def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_worker
         Exception: any exception of ``batches`` or of the splitter.
     """
     if num_workers > 1:
-        killed = describe_killed(num_workers)
+        killed = (
+            f"one of the {num_workers} processes that tokenize the corpus was killed, most often because memory ran "
+            "out: use fewer processes (placement.preprocessing_num_workers=1; corpus build --workers 1), or a machine "
+            "with more memory"
+        )
         with iterating(compute_in_processes(encode, batches, num_workers, killed=killed, in_order=True)) as computed:
             for _, encoded in computed:
                 yield encoded
@@ -185,12 +189,3 @@ def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_worker
         os.environ[THREADS] = "false"
     with iterating(batches) as remaining:
         yield from map(encode, remaining)
-
-
-def describe_killed(number: int) -> str:
-    """Returns the message for a killed process of several."""
-    return (
-        f"one of the {number} processes that tokenize the corpus was killed, most often because memory ran out: use "
-        "fewer processes (placement.preprocessing_num_workers=1; corpus build --workers 1), or a machine with more "
-        "memory"
-    )

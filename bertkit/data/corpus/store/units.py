@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bertkit.data.corpus.store.encoding import describe_killed
 from bertkit.runtime.errors import PlacementError
 from bertkit.runtime.placement.parallel import ProcessKilledError, compute_in_processes, one_thread
 from bertkit.runtime.placement.processes import Workers, usable_cores
@@ -114,13 +113,13 @@ def _run_in_processes(work_on: WorkOn, job: Job, units: Sequence[Unit], number: 
     done: set[int] = set()
     while rest := [unit for unit in units if unit.number not in done and unit not in suspects]:
         try:
-            with iterating(compute_in_processes(compute, rest, number, killed=describe_killed(number))) as computed:
+            with iterating(compute_in_processes(compute, rest, number, killed="a process died")) as computed:
                 for unit, _ in computed:
                     done.add(unit.number)
                     yield unit
         except ProcessKilledError as error:
             suspects += error.items
-            say(f"warning: a process died at {name_units(error.items)}; repeated")
+            say(f"warning: {error} at {name_units(error.items)}; repeated")
     for unit in suspects:
         try:
             with iterating(compute_in_processes(compute, [unit], 1, killed=_KILLED_ALONE)) as computed:
