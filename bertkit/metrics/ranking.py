@@ -61,7 +61,7 @@ def scores_of_ranking(is_relevant: np.ndarray, number: int) -> tuple[float, floa
     hits = is_relevant[:DEPTH]
     first = int(hits.argmax()) if hits.any() else None
     return (
-        float((hits * _DISCOUNTS[: len(hits)]).sum() / _DISCOUNTS[:number].sum()),
+        float(_DISCOUNTS[: len(hits)][hits].sum() / _DISCOUNTS[:number].sum()),  # exactly 1 for the best ranking
         0.0 if first is None else 1 / (first + 1),
         float(hits.sum() / number),
         float(hits[:1].any()),

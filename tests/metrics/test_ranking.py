@@ -32,3 +32,10 @@ def test_fewer_documents_than_the_depth():
     scores = ranking_scores(np.eye(3)[:1], np.eye(3), [{0, 1}])
     np.testing.assert_allclose(scores, [[1, 1, 1, 1]])
     assert ranking_scores(np.eye(12)[:1], np.eye(12), [{11}]).tolist() == [[0, 0, 0, 0]]  # of equal ones the last
+
+
+@pytest.mark.parametrize("number", range(1, 13))
+def test_the_best_ranking_has_exactly_1(number):
+    """Reports list queries below 1 as mistakes."""
+    scores = ranking_scores((np.arange(12) < number)[None].astype(float), np.eye(12), [set(range(number))])
+    assert scores[0, 0] == 1

@@ -259,6 +259,8 @@ def _read_class_names(features: dict[str, Any], prefix: str = "") -> dict[str, l
     """
     class_names: dict[str, list[str]] = {}
     for name, feature in features.items():
+        if isinstance(feature, list):  # so `datasets` described lists before its version 4, those of one feature
+            feature = next(iter(feature), None)
         while isinstance(feature, dict) and feature.get("_type") in ("List", "LargeList", "Sequence"):
             feature = feature["feature"]
         if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":

@@ -8,6 +8,7 @@ import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -297,7 +298,8 @@ def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:
         for parts in zip(*sides, strict=True)
     )
     scores = per_example(mean.task).compute_metrics(predictions, references)
-    return {"examples": len(rows), **{key: value for key, value in scores.items() if isinstance(value, float)}}
+    # Of NumPy too, as in the results of a run.
+    return {"examples": len(rows), **{key: float(value) for key, value in scores.items() if isinstance(value, Real)}}
 
 
 def setting_rows(results: GridResults) -> list[dict[str, Any]]:

@@ -154,13 +154,18 @@ class SampledCells:
         self.definition, self.folder, self.search = definition, folder, Search(definition, folder)
 
     def cells(self) -> list[Cell]:
+        records: dict[str, Record | None] = {}
+
+        def first_read(cell: Cell) -> Record | None:  # a run that ends meanwhile would leave no cell of a running trial
+            return records.setdefault(cell.name, record_of(self.folder, cell))
+
         with grid_lock(self.folder, math.inf):  # another worker may be completing the best run
-            settings: list[Setting] = self.search.advance(lambda cell: record_of(self.folder, cell))
+            settings: list[Setting] = self.search.advance(first_read)
             if not settings and (setting := self.search.ask()) is not None:
                 settings = [setting]
             settings = [*self.search.failed(), *settings]
         every = (cell for setting in settings for cell in self.definition.cells(setting))
-        return [cell for cell in every if record_of(self.folder, cell) is None]
+        return [cell for cell in every if first_read(cell) is None]
 
     def more(self) -> bool:
         with grid_lock(self.folder, math.inf):

@@ -184,7 +184,7 @@ class Tracking(TrainerCallback):
 
     def finish(self, metrics: Mapping[str, float], figures: Path) -> None:
         """Writes the final scores that are not in the records yet and the figures, and closes the records."""
-        # transformers' trackers know test_, the name of others for predict_.
+        # The trackers of transformers show keys of predict_ among those of the training, and of test_ apart.
         scores = {
             f"test_{key.removeprefix('predict_')}" if key.startswith("predict_") else key: value
             for key, value in metrics.items()

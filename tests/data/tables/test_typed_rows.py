@@ -191,6 +191,14 @@ def test_class_names_come_from_the_schema_of_datasets(parquet):
         assert table.class_names == {"label": ["bad", "good"], "tags": ["O", "B"]}
 
 
+def test_class_names_of_lists_as_older_datasets_describes_them(parquet):
+    tag, kind = ({"names": names, "_type": "ClassLabel"} for names in (["O", "B"], ["PER", "ORG"]))
+    described = {"info": {"features": {"tags": [tag], "entities": [{"type": kind}], "none": []}}}
+    rows = pa.table({"tags": [[0, 1]], "entities": [[{"type": 1}]], "none": [[]]})
+    found = parquet(rows.replace_schema_metadata({"huggingface": json.dumps(described)})).class_names
+    assert found == {"tags": ["O", "B"], "entities.type": ["PER", "ORG"]}
+
+
 @pytest.mark.parametrize("metadata", [b"{}", b'{"info": null}', b'{"info": {"features": {"text": [1]}}}'])
 def test_a_schema_without_classes(parquet, metadata):
     schema = pa.schema([("text", pa.string())], metadata={"huggingface": metadata})

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,6 +22,7 @@ from bertkit.features.grids.table import grid_table
 from bertkit.metrics.intervals import mean_interval
 from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError
 from bertkit.runtime.locks import FolderInUseError, RunLock
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import load_recipe
 from tests.training.conftest import same_weights
 
@@ -158,7 +160,7 @@ def test_a_held_cell_is_left_to_its_worker(grid, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_out_of_fold_predictions_are_of_unseen_rows(grid, table):
+def test_out_of_fold_predictions_are_of_unseen_rows(grid, table, monkeypatch):
     results = grid(folds=2, seeds=2)
     assert results.settings[0].n == 4
     rows = [json.loads(line) for line in (results.output_dir / "out_of_fold.jsonl").read_text().splitlines()]
@@ -181,6 +183,12 @@ def test_out_of_fold_predictions_are_of_unseen_rows(grid, table):
     other = [math.log(each.predict(given[row["index"]]["text"])[0]["probabilities"]["bad"]) for each in found]
     expected = 1 / (1 + math.exp(sum(other) / 2 - sum(logits) / 2))
     assert row["probabilities"]["good"] == pytest.approx(expected, rel=1e-5)
+
+    # Numbers of NumPy and whole ones are scores, as in the results of a run.
+    monkeypatch.setattr(
+        ClassificationTask, "compute_metrics", lambda *_: {"accuracy": np.float32(0.5), "hits": 15, "of_row": []}
+    )
+    assert grid(folds=2, seeds=2).out_of_fold == {"examples": 30, "accuracy": 0.5, "hits": 15.0}
 
 
 REFUSED = {

@@ -116,6 +116,23 @@ def test_a_worker_waits_for_one_that_completes_the_grid(searched, tmp_path, monk
     assert len(source.cells()) == 3
 
 
+def test_a_worker_goes_on_if_the_last_run_of_a_trial_ends_meanwhile(searched, tmp_path, monkeypatch):
+    _, source = searched
+    *ended, last = source.cells()
+    for cell in ended:
+        write_record(tmp_path, cell, 0.5)
+
+    def read_and_end(folder, cell, record_of=workers.record_of):
+        record = record_of(folder, cell)
+        if cell == last:
+            write_record(folder, cell, 0.5)
+        return record
+
+    monkeypatch.setattr(workers, "record_of", read_and_end)
+    assert source.cells()
+    assert len(source.cells()) == 3  # of the next trial
+
+
 def test_a_failed_run_is_tried_again_by_a_repeated_command(searched, tmp_path):
     definition, source = searched
     failed = source.cells()[1]
