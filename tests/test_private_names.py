@@ -41,6 +41,7 @@ USED = {
         "_get_eval_sampler": "order of evaluation",
         "_get_train_sampler": "batches are global ones, `GlobalBatches`; `--check` counts them",
         "_init_training_state": "a finished or stopped run that is resumed trains no further step",
+        "_load_callback_state": "the sum of losses in a checkpoint is no state of a callback, of which it would warn",
         "_prepare_inputs": "the batch on the device, as the Trainer puts it there",
         "_save_checkpoint": "only complete checkpoints of finite weights, and older ones removed after that",
         "_total_loss_scalar": "sum of the losses, kept in a checkpoint for the mean over a resumed run",
