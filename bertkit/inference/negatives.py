@@ -60,8 +60,9 @@ def mine_negatives(
         model: checkpoint whose vectors are compared, of bertkit or sentence-transformers, a folder or a Hub id.
         number: negatives of each pair.
         margin: a text counts as another positive and not as a negative if its cosine is above that of the positive less
-            this share of it, in [0, 1).
-        text_columns: the two columns; by default those with usual names.
+            this share of it, in [0, 1). Of several positives of a text the least near one counts. A checkpoint that
+            names another similarity of sentence-transformers, such as ``dot``, is compared by that one.
+        text_columns: the two columns, in any case; by default those with usual names.
         batch_size: texts that are encoded at once.
 
     Raises:
@@ -94,7 +95,7 @@ def mine_negatives(
         refuse_unread_labels(table, columns, "a table of those that do", remedy)
     if len(columns) != 2 or columns[0] == columns[1]:
         raise RecipeError(f"--text-column: expected two, the text and its positive, got {', '.join(columns)}")
-    rows = [(row[0], row[1]) for row in read_texts(table, columns)]
+    rows = [(row[0], row[1]) for row in read_texts(table.with_names(columns), columns)]
     different = len({positive for _, positive in rows})
     if different <= number:
         raise DataError(

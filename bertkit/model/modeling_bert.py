@@ -740,12 +740,13 @@ class BertForTokenClassification(BertPreTrainedModel):
         width = config.hidden_size if self.features is None else 2 * config.feature_lstm_size
         self.classifier = nn.Linear(width, config.num_labels)
         self.post_init()
+        self.train()  # freezes the encoder
 
     def train(self, mode: bool = True) -> "BertForTokenClassification":
         """Sets the training mode; a frozen encoder stays in evaluation mode without gradients."""
         super().train(mode)
         if self.features is not None:
-            self.bert.eval().requires_grad_(False)  # here, since loading would undo it in __init__
+            self.bert.eval().requires_grad_(False)  # loading, which undoes it, calls this again
         return self
 
     @can_return_tuple

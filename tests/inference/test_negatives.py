@@ -29,7 +29,9 @@ def library():
 
 def test_negatives_are_no_positives_of_the_query(pairs, tmp_path, checkpoint):
     pairs.write_text(pairs.read_text() + "".join(f'the plot {word},"the ""{word}"", plot"\n' for word in WORDS))
-    done = bertkit.mine_negatives(pairs, tmp_path / "out.csv", model=checkpoint, number=2, margin=0.0)
+    pairs.write_text(pairs.read_text().replace("query,passage", "Query,Passage"))  # columns are named in any case
+    options = {"number": 2, "margin": 0.0, "text_columns": ["query", "passage"]}
+    done = bertkit.mine_negatives(pairs, tmp_path / "out.csv", model=checkpoint, **options)
     assert done.pairs == 16
     columns = read_table(str(done.path)).columns
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -57,8 +57,11 @@ def test_padding_is_not_read(config):
 
 
 def test_the_encoder_stays_and_the_rest_learns(config):
-    model = BertForTokenClassification(config([-1], "weighted_sum")).train()
+    model = BertForTokenClassification(config([-1], "weighted_sum"))
+    assert not any(weight.requires_grad for weight in model.bert.parameters())
+    assert model.features.training
     assert not model.bert.training
+    assert not model.train().bert.training
     before = {name: value.clone() for name, value in model.state_dict().items()}
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
     batch = inputs()

@@ -82,9 +82,10 @@ def check(
 
     The run is prepared by its own code: data are read and encoded, the model is loaded, and some batches are trained on
     and evaluated, the longest among them. No weight is trained for later use, and without ``fix`` nothing is written
-    but temporary files, which are removed. (Hub data sets and checkpoints are downloaded to the cache of the Hub, as by
-    a run.) Of a corpus of more than 8 MiB a sample is read, unless the run is resumed, streams it or has
-    ``max_train_samples``: see `bertkit.features.checks.sampling`.
+    but temporary files, which are removed. (As by a run, Hub data sets and checkpoints are downloaded to the cache of
+    the Hub, and tables that are objects, such as a DataFrame, are kept in that of bertkit.) Of a corpus of more than
+    8 MiB a sample is read, unless the run is resumed, streams it or has ``max_train_samples``: see
+    `bertkit.features.checks.sampling`.
 
     Args:
         recipe: as for `finetune` and `pretrain`; ``None`` is the default of `pretrain`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -144,7 +145,8 @@ class ClassificationTask(TableTask, TextClassification):
         decided = decide(table, label, self.settings.problem, given)
         problem, names = decided.problem, decided.names
         if problem == "regression":
-            if len(set(map(to_number, values))) == 1:
+            numbers = set(map(to_number, values))
+            if len(numbers) == 1 and math.isfinite(*numbers):
                 faults.append(f"{table.source}: every row has the number {shown(values[0])}; expected at least two")
         elif problem == "single_label" and len(names) == 1:
             what = "task.label_names: only" if self.settings.label_names else f"{table.source}: every row has the label"

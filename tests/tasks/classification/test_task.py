@@ -147,6 +147,12 @@ def test_impossible_settings_are_refused(make, wrong, expected):
             "train.csv: every row has the number '3'; expected at least two",
         ),
         (
+            {"train_csv": "text,label\na,pos\nb,neg\n", "problem": "regression"},
+            "2 faults:\n"
+            "  - train.csv, line 2: 'label' is 'pos'; expected a number\n"
+            "  - train.csv, line 3: 'label' is 'neg'; expected a number",
+        ),
+        (
             {"train_csv": "text,score\na,1.5\nb,\nc,2\n", "problem": "regression"},
             "train.csv, line 3: 'score' is ''; expected a number",
         ),
