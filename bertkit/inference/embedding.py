@@ -35,7 +35,7 @@ from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-_LONGEST = 512  # default limit on the tokens of a window; attention is quadratic in their number
+LONGEST = 512  # default limit on the tokens of a window; attention is quadratic in their number
 TEXTS_AT_ONCE = 256  # texts whose token vectors are in memory at the same time
 
 MODES = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
@@ -180,7 +180,7 @@ class Embedder:
             )
         length = options.max_seq_length
         if length is None:
-            length = min(longest_input(self.model.config), _LONGEST)
+            length = min(longest_input(self.model.config), LONGEST)
         check_positions(length, self.model.config, self.name)
         overlap = length // 4 if options.stride is None else options.stride
         special = self.tokenizer.num_special_tokens_to_add()

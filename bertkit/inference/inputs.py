@@ -23,7 +23,7 @@ from bertkit.data.tables.table_files import read_table_parts
 from bertkit.inference.forward import one_ahead
 from bertkit.runtime.errors import DataError, RecipeError, raise_all
 from bertkit.runtime.progress import Bar, Reached, counted, say
-from bertkit.runtime.reading.paths import compression_of, is_url
+from bertkit.runtime.reading.paths import compression_of, was_url
 from bertkit.runtime.reading.text import decode_pieces, iterating, read_shares, whole_lines
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class InputSource:
             raise RecipeError(f"on_error {on_error!r}: expected stop or skip")
         if file is None and per_file:
             raise DataError("--per-file: is for files; give them with --input")
-        if isinstance(file, str) and is_url(file):
+        if file is not None and was_url(file):
             raise DataError(f"--input {file}: is a URL; download the file, and give its path")
         self.file = None if file is None else Path(file)
         self.table = None if kind_of_table(texts) is None else table_of(texts)

@@ -209,9 +209,10 @@ def by_example(
     """Compares models on the same examples: does the difference hold for other examples of the kind, given the models?
 
     The score of each side is the mean over its own runs, and so are its pseudo-values. The interval is Student's t over
-    the differences of the pseudo-values. The test exchanges the sides of random examples: the signs of these
-    differences. For accuracy with one run on each side it is McNemar's exact test, which is the same. With more than
-    500 differing examples it is the paired t-test, its limit.
+    the differences of the pseudo-values. The test exchanges the sides of random examples, or of random groups of them
+    for a metric without terms and more than 200 examples: the signs of these differences. For accuracy with one run on
+    each side it is McNemar's exact test, which is the same. With more than 500 differing examples it is the paired
+    t-test, its limit.
 
     Args:
         a, b: predictions of the runs of both sides, each (N,); the numbers of runs may differ.
@@ -252,7 +253,8 @@ def by_example(
     # Pseudo-values of equal predictions agree but for rounding.
     flipped = differences[np.abs(differences) > 1e-9 * max(1.0, max(float(np.abs(side).max()) for side in values))]
     if not len(flipped):
-        return Test(difference, None, None, 1.0, 1.0, units, reason="both have the same score in every example")
+        what = "example" if len(differences) == units[0] else "group of examples"
+        return Test(difference, None, None, 1.0, 1.0, units, reason=f"both have the same score in every {what}")
     interval = t_interval(differences)
     low, high = None, None
     if interval is not None:  # a difference is not larger than the range of the score

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -167,6 +168,7 @@ def test_no_door_answers_a_text_without_words(fine_tuned, checkpoint, tmp_path, 
         ({"text_column": "body"}, "--text-column body: a text is not a table; remove it"),
         ({"per_file": True}, "--per-file: is for files; give them with --input"),
         ({"texts": None, "input_file": "s3://a/b.csv"}, "--input s3://a/b.csv: is a URL; download the file"),
+        ({"texts": None, "input_file": Path("s3://a/b.txt")}, "--input s3:/a/b.txt: is a URL; download the file"),
         ({"texts": None, "input_file": ".", "per_file": True, "pooling": "none"}, "--pooling none: is not for files"),
     ],
 )

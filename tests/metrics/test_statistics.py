@@ -102,6 +102,16 @@ def test_equal_predictions_and_one_example():
     assert (alone.p, alone.reason) == (None, "one example")
 
 
+def test_groups_whose_differing_examples_make_up_for_each_other_are_not_called_equal_examples():
+    gold = np.zeros(1000, int).tolist()
+    a, b = gold.copy(), gold.copy()
+    group = np.random.default_rng(0).permutation(np.arange(1000) % 200)
+    first, second = np.flatnonzero(group == 3)[:2]
+    a[first], b[second] = 1, 1
+    assert by_example([a], [b], gold, accuracy).reason == "both have the same score in every group of examples"
+    assert by_example([a], [a], gold, accuracy, accuracy_terms).reason.endswith("in every example")
+
+
 def test_one_differing_example_of_several_runs():
     test = by_example([[1, 0, 1], [1, 1, 1]], [[1, 1, 1]], [1, 1, 1], accuracy)
     assert test.difference == pytest.approx(1 / 6)

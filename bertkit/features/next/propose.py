@@ -114,7 +114,7 @@ def propose_rows(
 
     Raises:
         RecipeError: the run predicts no class, or several per row, or one of its columns is named ``guess``,
-            ``probability`` or ``reason``; or ``rows`` is below 1.
+            ``probability`` or ``reason``; ``rows`` is below 1; or ``text_columns`` are not as many as in training.
         DataError: the rows cannot be read, or none is left.
         CheckpointError: the run cannot be loaded.
         OutputError: the file exists, cannot be written, or its ending is not one of these.
@@ -240,12 +240,12 @@ def _measure_curve(
 
     Args:
         place: the run.
-        task: its task, with its data.
+        task: its task, with its data where they are known.
         probabilities: those of unlabelled rows, (U, C).
         more: number of rows that will be labelled.
         device: where vectors are computed.
     """
-    if not task.data.scores_all_rows:
+    if data_of_run(place, {}) and not task.data.scores_all_rows:  # without its data, `outcome_of` says why
         return None, (
             f"{place} has no out-of-fold predictions; finetune classification makes them of tables of up to 1,000 rows "
             "without a validation file, and with --folds 5 of larger ones"

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bertkit.inference.embedding import MODES, Embedder, load_encoder, recorded_pooling
+from bertkit.inference.embedding import LONGEST, MODES, Embedder, load_encoder, recorded_pooling
 from bertkit.inference.options import EmbedOptions, Pooling
 from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
@@ -22,8 +22,6 @@ from bertkit.runtime.progress import unreported, without_library_bars
 
 TOLERANCE = 1e-5
 """Largest difference of the numbers of a vector of unit length, in float32."""
-
-_LONGEST = 512  # tokens, as `bertkit embed` reads at most at once
 
 
 def write_sentence_transformers(
@@ -40,7 +38,7 @@ def write_sentence_transformers(
         How close the vectors are to those of `bertkit embed`, and the properties of the form as sentences.
 
     Raises:
-        CheckpointError: the checkpoint cannot be loaded, or the vectors differ.
+        CheckpointError: the checkpoint cannot be loaded, reads too few tokens to be compared, or the vectors differ.
         RecipeError: the pooling is unknown.
     """
     if pooling is not None and pooling not in get_args(Pooling):
@@ -50,7 +48,7 @@ def write_sentence_transformers(
     unit = recorded.normalize if normalize is None else normalize
     config = load_config(checkpoint, any_encoder=True)
     tokenizer = load_tokenizer(checkpoint, config=config)
-    longest = min(recorded.max_seq_length or _LONGEST, longest_input(config), _LONGEST)
+    longest = min(recorded.max_seq_length or LONGEST, longest_input(config), LONGEST)
     with without_library_bars():
         encoder = load_encoder(checkpoint, config)
         write_stock(encoder, tokenizer, folder, checkpoint)
@@ -102,6 +100,11 @@ def _compare(embedder: Embedder, folder: Path, pooling: Pooling, unit: bool, lon
     texts = [*SENTENCES, " ".join(SENTENCES)]
     lengths = [len(embedder.tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in texts]
     texts = [text for text, length in zip(texts, lengths, strict=True) if length <= longest]
+    if not texts:
+        raise CheckpointError(
+            f"{embedder.name}: reads {longest} tokens of a text, and the shortest one that is compared has "
+            f"{min(lengths)}; give a checkpoint that reads more"
+        )
     lengths = [length for length in lengths if length <= longest]
     ours = embedder.embed(texts, EmbedOptions(pooling=pooling), unreported)
     with without_library_bars():

@@ -298,6 +298,16 @@ def test_a_checkpoint_without_its_data_proposes_rows_alone(fine_tuned, unlabelle
     assert proposal.lines()[-1] == f"label them, in the file or with {proposal.page}"
 
 
+def test_a_run_from_the_hub_says_that_the_curve_needs_its_data(scored, unlabelled, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(scored, run)
+    recipe = (run / "recipe.yaml").read_text()
+    (run / "recipe.yaml").write_text(re.sub("train_file: .*/", "train_file: …/", recipe))
+    proposal = package.propose_rows(run, unlabelled, rows=3)
+    assert (len(proposal.rows), proposal.labelled, proposal.curve) == (3, None, None)
+    assert "its recipe.yaml names no folders" in proposal.no_curve
+
+
 def test_a_checkpoint_of_a_run_gives_the_command_of_the_run(scored, labelled, unlabelled, tmp_path):
     place = tmp_path / "run" / "checkpoint-4"
     shutil.copytree(scored, place, ignore=shutil.ignore_patterns("recipe.yaml", "run.json"))

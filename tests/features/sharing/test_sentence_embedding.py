@@ -104,3 +104,11 @@ def test_another_pooling_is_refused(library, checkpoint, tmp_path):
     with pytest.raises(RecipeError, match="--pooling sum: expected cls, mean, max"):
         bertkit.export(checkpoint, tmp_path / "out", to="sentence-transformers", pooling="sum")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_limit_too_short_for_any_text_is_refused(library, checkpoint, tmp_path):
+    done = bertkit.export(checkpoint, tmp_path / "long", to="sentence-transformers")
+    (done.folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 3}))
+    with pytest.raises(CheckpointError, match="reads 3 tokens of a text, and the shortest one that is compared has 4"):
+        bertkit.export(done.folder, tmp_path / "out", to="sentence-transformers")
+    assert not (tmp_path / "out").exists()

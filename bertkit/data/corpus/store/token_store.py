@@ -66,6 +66,7 @@ class Part:
 
         Raises:
             DataError: it is not so.
+            OutputError: the copy cannot be written.
         """
         fetch(self)
         if not self.file.exists():
@@ -73,7 +74,7 @@ class Part:
         self.compare(self.file, self.file.stat().st_size)
 
     def verify(self) -> None:
-        """Reads the file and compares its checksum; DataError if the file is missing or damaged."""
+        """Reads the file and compares its checksum; DataError if it is damaged, and errors as of `check_size`."""
         self.check_size()
         actual, buffer = 0, bytearray(_PIECE)
         try:  # without mapping the file, so that no page of it becomes resident
@@ -98,7 +99,10 @@ class Part:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays of the file by their names in `TokenStore`; offsets begin at 0 in each part."""
+        """The arrays of the file by their names in `TokenStore`; offsets begin at 0 in each part.
+
+        Errors as of `verify`.
+        """
         if self._arrays is None:
             if not self._is_verified:
                 self.verify()
