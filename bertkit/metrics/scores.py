@@ -221,12 +221,13 @@ def multi_label(predictions: Integers, references: Integers) -> dict[str, float]
 
 
 def regression(predictions: Floats, references: Floats) -> dict[str, float]:
-    """Computes ``mse``, at least 0, and the correlations ``pearson`` and ``spearmanr``, in [-1, 1] or NaN."""
+    """Computes the correlations ``pearson`` and ``spearmanr``, in [-1, 1] or NaN, and ``mse``, at least 0."""
     return {
-        # Not scikit-learn's, which refuses the NaN of a model that has diverged.
-        "mse": float(np.mean(np.square(predictions - references))),
+        # The first one takes the place of a main metric that predictions alone do not give: larger has to be better.
         "pearson": pearson(predictions, references),
         "spearmanr": spearman(predictions, references),
+        # Not scikit-learn's, which refuses the NaN of a model that has diverged.
+        "mse": float(np.mean(np.square(predictions - references))),
     }
 
 

@@ -4,7 +4,7 @@ The score is that of regularized linear heads on frozen vectors, by cross-valida
 the strength of the regularization are chosen for each fold by the predictions for the other folds, so that the score of
 the predictions is not that of the luckiest of many candidates.
 
-Dimension letters: I items, D numbers of a vector, C classes, N examples, K folds, M candidates.
+Dimension letters: L + 1 layers (0 the embeddings), I items, D numbers of a vector, C classes, N examples, M candidates.
 """
 
 from __future__ import annotations

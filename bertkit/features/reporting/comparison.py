@@ -133,10 +133,12 @@ def _compare_settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
                 ]
                 texts = ["–" if value is None else str(without_paths(value)) for value in known]
                 if len({*texts}) < len({*map(str, known)}):  # paths that end with the same name
-                    ends = iter(different_ends([Path(value) for value in known if isinstance(value, str)]))
+                    lists = [value if isinstance(value, list) else [value] for value in known]
+                    paths = [Path(each) for values in lists for each in values if isinstance(each, str)]
+                    ends = iter(different_ends(paths))
                     texts = [
-                        f"…/{next(ends)}" if isinstance(value, str) else text
-                        for value, text in zip(known, texts, strict=True)
+                        ", ".join(f"…/{next(ends)}" for each in values if isinstance(each, str)) or text
+                        for values, text in zip(lists, texts, strict=True)
                     ]
                 rows.append((f"{block}.{key}", *texts))
     return rows

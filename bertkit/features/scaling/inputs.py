@@ -167,6 +167,8 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
     if not files and is_in_output:
         raise OutputError(f"--output-dir {output}: holds the input {source}; give a new folder")
     if not listing and not any(sign in path for sign in _SIGNS):
+        if isinstance(fs, LocalFileSystem) and os.path.exists(path) and not os.path.isdir(path):
+            raise DataError(f"--input {source}: no regular file, but a pipe or a device; write its rows to a file")
         raise DataError(f"--input {source}: no such file or folder, or an empty one")
     if not files:
         raise DataError(

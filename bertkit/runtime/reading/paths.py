@@ -50,13 +50,14 @@ def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
 
 
 def different_ends(paths: Sequence[Path]) -> list[str]:
-    """Returns the last parts of each path, as few as tell different paths apart.
+    """Returns the last parts of each path, as few as tell different paths apart; nothing for no paths.
 
     >>> different_ends([Path("/ada/v1/train.csv"), Path("/ada/v2/train.csv"), Path("/ada/v1/train.csv")])
     ['v1/train.csv', 'v2/train.csv', 'v1/train.csv']
     """
     parts = [path.parts for path in paths]
-    ends = (["/".join(each[-length:]) for each in parts] for length in range(1, max(map(len, parts)) + 1))
+    longest = max(map(len, parts), default=1)
+    ends = ([Path(*each[-length:]).as_posix() for each in parts] for length in range(1, longest + 1))
     return next(each for each in ends if len({*each}) == len({*parts}))
 
 

@@ -49,6 +49,14 @@ def test_labels_of_every_form_are_scored(checkpoint, blind, table, label, metric
     assert "pair" in choice.candidates[0].frozen.by_layer
 
 
+def test_the_score_in_the_place_of_a_metric_of_ones_own_is_no_error(checkpoint, blind, table):
+    overrides = {"task.label_column": "score", "task.problem": "regression", "task.text_columns": ["text"]}
+    overrides |= {"task.metrics": ["mae"], "task.main_metric": "mae"}
+    choice = bertkit.choose([checkpoint, blind], train_file=table, overrides=overrides)
+    assert choice.metric == "pearson"
+    assert choice.best == choice.candidates[0].name
+
+
 def test_words_are_scored_by_their_first_pieces(checkpoint, blind, tagged):
     choice = bertkit.choose([blind, checkpoint], task="ner", train_file=tagged, examples=30)
     of_blind, of_shared = choice.candidates

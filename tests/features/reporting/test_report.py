@@ -289,6 +289,15 @@ def test_files_of_one_name_are_told_apart(copied, tmp_path):
     assert ["data.test_file", "…/v0/test.csv", "…/v1/test.csv"] in settings
 
 
+def test_corpora_of_one_name_are_told_apart(copied):
+    content = content_of(read_run(copied("run")), None, texts=True)
+    corpora = [["/ada/v0/a.txt", "/ada/b.txt"], ["/ada/v1/a.txt", "/ada/b.txt"]]
+    recipes = [load_recipe("pretrain/albert-base", {"data.corpus": corpus}) for corpus in corpora]
+    contents = [replace(content, run=replace(content.run, recipe=recipe)) for recipe in recipes]
+    settings = comparison_of(["one", "two"], contents, [None, None]).settings
+    assert settings.rows == [("data.corpus", "…/v0/a.txt, …/ada/b.txt", "…/v1/a.txt, …/ada/b.txt")]
+
+
 def test_two_runs_show_the_sentences_of_compare(copied, tmp_path):
     one, two = copied("one"), copied("two")
     write_json(one / "run.json", {**json.loads((one / "run.json").read_text()), "kept": "kept: step 2 of <3>"})

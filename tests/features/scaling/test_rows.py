@@ -168,6 +168,8 @@ def test_what_is_passed_over_is_counted(corpus):
     )
     with pytest.raises(DataError, match=r"names no file that ends in .*; 1 file passed over: 1 without suffix"):
         find_inputs(f"{corpus}/_SUCC*")
+    with pytest.raises(DataError, match=r"pipe\.csv: no regular file, but a pipe or a device"):
+        find_inputs(f"{corpus}/pipe.csv")
 
 
 def test_a_folder_that_cannot_be_listed_is_a_fault(corpus, monkeypatch):
