@@ -100,7 +100,7 @@ def check_one_form(as_json: bool, format: str) -> None:
 
 DATA, MODEL, TRAINING, GRIDS, OUTPUT = "Data", "Model", "Training", "Grids", "Output"
 FOLDERS = "Folders of files"
-"""Panels of options in the help; `bertkit.cli.commands` has their order."""
+"""Panels of options in the help; `bertkit.cli.commands` has the order of those of a training."""
 
 CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."
 Checkpoint = Annotated[

@@ -128,8 +128,10 @@ def _find_wide_encoding(block: bytes) -> str:
                 return encoding
     from charset_normalizer import from_bytes
 
-    best = from_bytes(sample, cp_isolation=["utf_16_le", "utf_16_be"]).best()
-    return best.encoding if best is not None else ""
+    for whole in (sample, sample[:-2]):  # the sample may end within a pair of surrogates
+        if (best := from_bytes(whole, cp_isolation=["utf_16_le", "utf_16_be"]).best()) is not None:
+            return best.encoding
+    return ""
 
 
 def _is_windows(lines: bytes, place: str) -> bool:

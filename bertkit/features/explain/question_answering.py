@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,13 +91,17 @@ def _find_pieces(network: Network, texts: Sequence[str], features: Any, row: int
 
 
 def _place(features: Any, start: int, end: int, outputs: tuple[np.ndarray, np.ndarray]) -> tuple[int, int, int]:
-    """Returns the row of a span given by its characters, the one with the highest score, and its tokens there."""
+    """Returns the row of a span given by its characters, the one with the highest score, and its tokens there.
+
+    Several tokens may have one character, such as the bytes of an emoji; the span is of those with the highest score.
+    """
     places = []
     for window, (starts, ends) in enumerate(zip(features["char_starts"], features["char_ends"], strict=True)):
-        if start in list(starts) and end in list(ends):
-            first, last = list(starts).index(start), list(ends).index(end)
-            begin = features["context_begin"][window]
-            score = outputs[0][window, begin + first] + outputs[1][window, begin + last]
-            places.append((float(score), window, first, last))
+        begin = features["context_begin"][window]
+        firsts, lasts = np.flatnonzero(np.equal(starts, start)), np.flatnonzero(np.equal(ends, end))
+        for first, last in product(firsts.tolist(), lasts.tolist()):
+            if first <= last:
+                score = outputs[0][window, begin + first] + outputs[1][window, begin + last]
+                places.append((float(score), window, first, last))
     _, window, first, last = max(places)
     return window, first, last

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.data.tables import read_table
-from bertkit.data.tables.encodings import as_utf8
+from bertkit.data.tables.encodings import _SAMPLE, as_utf8
 from bertkit.runtime.errors import DataError
 
 TEXT = "text,label\r\nplain,a\r\nDie Rechnung für März – „zu hoch“ – 5 €,b\r\nJe suis très déçu par l’appareil,a\r\n"
@@ -44,6 +44,12 @@ def test_other_encodings_are_read_and_said(capsys, encoding, said, block):
     assert others == []
     if block > 64:
         assert said in first
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_the_sample_that_tells_the_encoding_may_end_within_an_emoji(encoding):
+    text = "a" * (_SAMPLE // 2 - 1) + "\U0001f642 fine\n"
+    assert converted(text.encode(encoding)) == text
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])

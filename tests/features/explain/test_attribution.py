@@ -191,6 +191,17 @@ def test_best_answers_are_those_of_the_prediction(fine_tuned):
     assert 0 < curve.start.sum() <= 1 + 1e-6
 
 
+@pytest.mark.numeric
+@pytest.mark.parametrize("context", ["ß 🙂 … film … 🙂", "🙂"])
+def test_the_tokens_of_the_best_answer_are_explained(stock_models, tmp_path, context):
+    """Not others with the same characters: tokens of bytes share those of an emoji."""
+    run = stock_models.stock_checkpoint(tmp_path / "model", "roberta", "AutoModelForQuestionAnswering")
+    found = explain(run, "is a film good", context).attributions
+    start, end = (reason.probability for reason in found.reasons)
+    total = np.triu(np.outer(found.curve.start, found.curve.end)).sum()  # of all spans
+    assert start * end / total == pytest.approx(found.curve.spans[0][1], abs=1e-4)
+
+
 @pytest.mark.parametrize("threshold", [-100, 100])
 def test_the_numbers_beside_no_answer_are_of_the_best_span(fine_tuned, tmp_path, threshold):
     folder = tmp_path / "maybe"
