@@ -236,6 +236,11 @@ def glue(task: str, predictions: Any, references: Any) -> dict[str, float]:
 
     If there are two, ``combined_score`` is their mean, as in transformers' ``run_glue.py`` and in GLUE's average over
     its tasks.
+
+    Args:
+        task: its name there.
+        predictions, references: (N,) int64, or float64 for ``stsb``, N ≥ 1, as `checked` returns them; `compute` takes
+            other forms and checks them.
     """
     scores = {name: _OF_GLUE[name](predictions, references) for name in GLUE_SCORES[task]}
     return scores if len(scores) == 1 else {**scores, "combined_score": sum(scores.values()) / len(scores)}

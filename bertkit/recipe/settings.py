@@ -178,8 +178,8 @@ class TrainSettings:
         gt=0,
     )
     fit_schedule: bool = setting(
-        "Whether learning rate, epochs and whether the best one is kept, where the recipe does not say, follow the "
-        "numbers of examples and the size of the encoder; for fine-tuning.",
+        "Whether the learning rate, the number of epochs and the choice to keep the best one, where the recipe does not"
+        " say, follow the numbers of examples and the size of the encoder; for fine-tuning.",
         default=False,
     )
     class_weights: str | dict[Any, Any] | None = option(

@@ -58,7 +58,7 @@ class BertkitError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Returns the lines that notebooks show, by a convention of IPython: those of the caller, and the message."""
         frames = traceback.extract_tb(self.__traceback__)
-        ours = os.path.dirname(os.path.dirname(__file__))
+        ours = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
         own = takewhile(lambda frame: not frame.filename.startswith(ours), frames)
         of_caller = [frame for frame in own if f"{os.sep}IPython{os.sep}" not in frame.filename]
         return [*traceback.format_list(of_caller), f"{type(self).__name__}: {self}"]
@@ -266,8 +266,12 @@ def shortened(text: str, at_most: int, at_most_of_a_line: int | None = None) -> 
 
 
 def described(error: BaseException, at_most: int = 500) -> str:
-    """Formats an error of a library as one line of at most ``at_most`` characters: its class and its message."""
-    return shortened(f"{type(error).__name__}: {' '.join(str(error).split())}", at_most)
+    """Formats an error of a library as one line of at most ``at_most`` characters: its class and its message, if any.
+
+    >>> described(ValueError("a\\nb")), described(AssertionError())
+    ('ValueError: a b', 'AssertionError')
+    """
+    return shortened(f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": "), at_most)
 
 
 def quoted(names: Iterable[Any], at_most: int = 20) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from bertkit.data.tables.table import Table, to_number
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import quoted, raise_listed, shown
+from bertkit.runtime.progress import inflected
 
 _MOST_LISTED = 10  # classes in a line
 _LARGEST_EXACT = 2**53  # whole numbers beyond it share a float: long ids that differ in the last digit
@@ -187,7 +188,8 @@ def other_classes_in_words(table: Table, rows: Mapping[int, Sequence[str]], name
         for label, row in list(first.items())[:_MOST_LISTED]
     ]
     more = f"; and {len(first) - _MOST_LISTED} more" if len(first) > _MOST_LISTED else ""
-    return f"{len(rows):,} of {len(table):,} rows have a class that is not in training: {'; '.join(listed)}{more}"
+    have = inflected(len(rows), "has", "have")
+    return f"{len(rows):,} of {len(table):,} rows {have} a class that is not in training: {'; '.join(listed)}{more}"
 
 
 def class_sets(table: Table, column: str, names: Sequence[str], others: Collection[int] = ()) -> list[list[float]]:

@@ -31,7 +31,8 @@ _MOST_ODD = 0.1  # part of the rows of a table
 
 class Doubt(NamedTuple):
     """A label in doubt: the number of its row in the source or the path of its file, the label, a better one with a
-    confidence in [0, 1], and the text, of a pair the first one; for an odd label no better one and 0."""
+    confidence in [0, 1], and the text, of a pair the first one. The better one is empty for no label where a row may
+    have several, and for an odd label, with 0."""
 
     line: int | str
     label: str
@@ -138,9 +139,10 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
     source = getattr(recipe.data, "train_file", None)
     task = None if source is None else task_of_recipe(recipe)
     if not isinstance(task, ClassificationTask) or source is None:
+        without = ", without such a file" if source is None else ""
         raise RecipeError(
-            f"--fix: is for finetune classification with --train-file; this is {recipe.kind}, whose faults check names "
-            "by their places, to correct them there"
+            f"--fix: is for finetune classification with --train-file; this is {recipe.kind}{without}; check names its "
+            "faults by their places, to correct them there"
         )
     if place.suffix.lower() != ".csv":
         raise RecipeError(f"--fix {place}: expected a name that ends in .csv")

@@ -58,11 +58,14 @@ class Network:
 
     @property
     def overlap(self) -> int | None:
-        """Tokens that neighbouring windows of a long text share; None where the task cuts long texts."""
-        if self.task is None:
-            return self.longest // 4
-        data = self.task.data
-        return data.overlap if isinstance(data, WindowedData) and getattr(data, "long_text", "") != "cut" else None
+        """Tokens that neighbouring windows of `longest` tokens share; None where the task cuts long texts."""
+        if self.task is not None:
+            data = self.task.data
+            if not isinstance(data, WindowedData) or getattr(data, "long_text", "") == "cut":
+                return None
+            if data.max_seq_length == self.longest:
+                return data.overlap
+        return self.longest // 4  # also for a task of longer windows, whose overlap may fill one of `longest` tokens
 
     def outputs(self, features: Columns) -> Outputs:
         """Returns the outputs of the head for inputs of the task, see `bertkit.inference.predictor.Predictor.outputs`.

@@ -71,4 +71,5 @@ class StockQuestionAnswering(StockTask, QuestionAnsweringTask):
         task = self.with_settings(version_2_with_negative=True)
         split = super(StockQuestionAnswering, task)._split_of(name, table)
         has_all = all(answers["text"] for answers in split.examples["answers"])
+        # Read again, a training set has no warning that SQuAD 2.0 was asked for.
         return super()._split_of(name, table) if has_all else split

@@ -192,3 +192,9 @@ def test_faults_of_rows_hide_nothing_of_the_other_rows(table, no_trial):
 def test_other_files_are_refused(table, dirty, tmp_path, name):
     with pytest.raises(RecipeError, match=r"ends in \.csv"):
         check(table, dirty, fix=tmp_path / name)
+
+
+def test_a_data_set_without_a_file_is_refused(table, tmp_path):
+    changes = {"data.train_file": None, "data.dataset_name": "ada/films"}
+    with pytest.raises(RecipeError, match="this is classification, without such a file"):
+        bertkit.check(table.recipe, model=table.model, overrides=table.overrides | changes, fix=tmp_path / "out.csv")

@@ -61,6 +61,14 @@ def test_a_text_that_the_task_cuts_has_one_window(fine_tuned):
 
 
 @pytest.mark.numeric
+def test_windows_of_more_tokens_than_are_explained_are_shown_in_shorter_ones(fine_tuned, monkeypatch):
+    monkeypatch.setattr("bertkit.features.explain.network._LONGEST", 8)  # those of the task share 6 of 24 tokens
+    inside = explain(fine_tuned("chunks"), LONG, window=1)
+    assert (len(inside.pieces.ids), inside.pieces.window) == (8, 1)
+    assert "the task reads 24 tokens, and attributions are of at most 8" in inside.missing["attributions"]
+
+
+@pytest.mark.numeric
 @pytest.mark.parametrize("kind", ["film", "pairs"])
 def test_an_input_of_more_tokens_than_are_explained_is_named(fine_tuned, kind, monkeypatch):
     monkeypatch.setattr("bertkit.features.explain.network._LONGEST", 8)

@@ -172,7 +172,7 @@ def test_impossible_settings_are_refused(make, wrong, expected):
         ),
         (
             {"train_jsonl": SEVERAL, "validation_jsonl": json_lines(text=["a"], labels=[["new"]])},
-            "validation.jsonl: 1 of 1 rows have a class that is not in training: 'new' 1, first in line 1; expected "
+            "validation.jsonl: 1 of 1 rows has a class that is not in training: 'new' 1, first in line 1; expected "
             "'x', 'y'",
         ),
         (

@@ -40,8 +40,8 @@ class PairPlan:
     """Examples of one epoch or of a part of it; all arrays are ``(N,)``.
 
     Segment A of example i is ``tokens[a_start[i]:a_start[i] + a_length[i]]`` of the store, segment B likewise. A is
-    never empty; B is empty only if the objective has no B. Together they have at most ``max_seq_length`` tokens without
-    the special ones, which are 3 for BERT, or 2 without a B.
+    never empty; B is empty only if the objective has no B. Together they have at most ``max_seq_length`` tokens less
+    the number of special ones, which is 3 for BERT, or 2 without a B.
 
     Attributes:
         a_start, b_start: int64, first token of the segment.
