@@ -158,8 +158,9 @@ def several(values: str | Path | Sequence[Any] | None) -> list[Any]:
     """
     if values is None:
         return []
-    is_one = isinstance(values, str | Path | Mapping) or not isinstance(values, Iterable)
-    return [values] if is_one else list(values)
+    if isinstance(values, str | Path | Mapping) or not isinstance(values, Iterable):
+        return [values]
+    return list(values)
 
 
 def how_to_give(values: Sequence[tuple[str, str, str]], note: str = "") -> str:
