@@ -129,12 +129,14 @@ def evaluate(
     data = {key: table_path(value, key) if key.endswith("_file") else value for key, value in data.items()}
     data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items()}
     name = at_revision(checkpoint, revision, trust_remote_code)
-    names = [*map(absolute, several(metrics)), *metrics_of_run(name, trust_remote_code)]
+    names = [*map(absolute, map(str, several(metrics))), *metrics_of_run(name, trust_remote_code)]
     further = further_metrics(list(dict.fromkeys(names)))
     of_run = data_of_run(name, data)
     task, config = load_task(name, of_run | data)
     if columns:
-        columns = {key: several(value) if key.endswith("_columns") else value for key, value in columns.items()}
+        columns = {
+            key: list(map(str, several(value))) if key.endswith("_columns") else value for key, value in columns.items()
+        }
         task = task_inference(task).with_columns(columns)
     own = {key: of_run.get(key, getattr(type(task.data), key, None)) for key in _DRAWING}
     changed = {key: data[key] for key in _DRAWING if key in data and data[key] != own[key]}

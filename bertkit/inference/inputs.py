@@ -206,7 +206,7 @@ def _cut_lines(pieces: Iterable[str], size: int, as_they_arrive: bool = False) -
 def refuse_columns(columns: Sequence[str], what: str = "a text") -> None:
     """Raises a DataError if columns are named of ``what``, which is no table."""
     if columns:
-        raise DataError(f"--text-column {', '.join(columns)}: {what} is not a table; remove it")
+        raise DataError(f"--text-column {', '.join(map(str, columns))}: {what} is not a table; remove it")
 
 
 class InputSource:

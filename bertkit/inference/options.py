@@ -52,7 +52,7 @@ class PredictOptions:
         Raises:
             RecipeError: the task does not have one of them, or a value is out of its range.
         """
-        if columns := several(self.text_columns):
+        if columns := list(map(str, several(self.text_columns))):
             task = task_inference(task).with_columns({"text_columns": columns})
         if self.all_probabilities:
             task = task_inference(task).with_all_probabilities()

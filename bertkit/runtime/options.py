@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import MISSING, field
 from pathlib import Path
@@ -151,12 +151,16 @@ def check_ranges(settings: Any) -> None:
 def several(values: str | Path | Sequence[Any] | None) -> list[Any]:
     """Returns the values of an argument that takes one text or path, or several of them.
 
-    >>> several("a.txt"), several(["a.txt", "b.txt"]), several(None)
-    (['a.txt'], ['a.txt', 'b.txt'], [])
+    What is neither, such as a number or a mapping, is one value, which the check of the values refuses.
+
+    >>> several("a.txt"), several(["a.txt", "b.txt"]), several(None), several(5)
+    (['a.txt'], ['a.txt', 'b.txt'], [], [5])
     """
     if values is None:
         return []
-    return [values] if isinstance(values, str | Path) else list(values)
+    if isinstance(values, str | Path | Mapping) or not isinstance(values, Iterable):
+        return [values]
+    return list(values)
 
 
 def how_to_give(values: Sequence[tuple[str, str, str]], note: str = "") -> str:

@@ -11,8 +11,10 @@ import pyarrow
 import pytest
 
 from bertkit.data.tables import read_table
+from bertkit.recipe.load import load_recipe
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.arguments import with_settings
+from bertkit.tasks.registry import TASKS
 
 RECIPE = "finetune/classification"
 
@@ -75,6 +77,13 @@ def test_a_recipe_without_a_known_task_is_refused(recipe, message):
     with pytest.raises(RecipeError) as caught:
         with_settings(recipe, None, {"train_file": "a.csv"})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0, len, {"b": 1, "a": 0}])
+def test_what_is_no_list_of_texts_reaches_the_check_of_the_setting(value):
+    overrides = with_settings("classification", None, {"label_names": value})
+    with pytest.raises(RecipeError, match=r"task\.label_names: expected a string as each value, got \["):
+        load_recipe("classification", overrides, TASKS)
 
 
 def test_one_text_is_a_list_of_it_where_a_setting_has_a_list():

@@ -180,7 +180,7 @@ class Computer:
             if len(rows) == 1:
                 place = f"{_place(rows[0], file)}: "
                 reason = str(error).replace(place, "").removeprefix(f"{file.path}: ")  # of several faults each has it
-                self._reject(rows[0], reason, file, rejected)
+                self._reject(rows[0], reason.removeprefix(f"input {rows[0].line}: "), file, rejected)  # a line of text
                 return []
             middle = len(rows) // 2
             return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -79,7 +80,7 @@ def refuse_unread_labels(table: Table, columns: Sequence[str], *remedies: str) -
     if labels := [name for name, values in others.items() if _may_be_labels(name, values)]:
         raise DataError(
             f"{table.source}: {quoted(labels)} may say which pairs belong together; give "
-            f"{', or '.join(remedies).replace('{0}', labels[0])}"
+            f"{', or '.join(remedies).replace('{0}', shlex.quote(labels[0]))}"
         )
 
 

@@ -168,6 +168,10 @@ def test_bad_rows_are_skipped_with_their_reasons(film, fine_tuned, tmp_path):
     predict_folder(fine_tuned("answers"), tmp_path / "y.jsonl", tmp_path / "two", on_error="skip")
     [row] = lines(tmp_path / "two" / "rejected" / "y.jsonl.000000.rejected.jsonl")
     assert row["reason"] == "2 faults:\n  - no value for 'question'\n  - no value for 'context'"
+    (tmp_path / "z.txt").write_text("a\tb\nc\n")
+    predict_folder(fine_tuned("pairs"), tmp_path / "z.txt", tmp_path / "three", on_error="skip")
+    [row] = lines(tmp_path / "three" / "rejected" / "z.txt.000000.rejected.jsonl")
+    assert (row["line"], row["reason"]) == (2, "expected two texts separated by a tab, none empty, got 'c'")
 
 
 def test_a_bad_row_stops_the_run(film, tmp_path):

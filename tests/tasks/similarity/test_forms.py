@@ -81,6 +81,7 @@ def test_class_names_of_parquet_are_read(task, parquet, order, capsys):
         ("question1,question2,valid\na,b,0\nc,d,1\ne,f,1\ng,h,0\n", "'valid' may say which pairs belong together"),
         ("premise,hypothesis,gold\na,b,neutral\nc,d,entailment\n", "'gold' may say which pairs belong together"),
         ("sentence1,sentence2,gold\na,b,related\nc,d,unrelated\n", "'gold' may say which pairs belong together"),
+        ("query,passage,is relevant\na,b,true\nc,d,false\n", "give --label-column 'is relevant', or --form pairs"),
         ("query,passage,relevant\na,b,true\nc,d,false\n", "give --label-column relevant, or --form pairs if all do"),
     ],
 )
