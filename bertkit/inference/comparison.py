@@ -48,7 +48,7 @@ class System:
         same_texts: number of the text of each example, (N,), the same for copies; None for files of predictions.
         folds: numbers of examples of the folds, in their order, if each fold was predicted by a model of its own; else
             empty.
-        places: place of each example in a file; empty if examples have numbers only.
+        places: place of each example in its file or data set; empty if these are not known.
         notes: limits of its scores, such as runs that have collapsed.
         verdict: what the scores of a single run say, a sentence each; empty for several runs, and for files.
         units: counts what a metric is a score of, as `TaskInference.count_units`; None for the examples.
@@ -76,12 +76,15 @@ class System:
         """Returns whether the references are numbers, which are more or less right."""
         return all(isinstance(value, float) for value in self.to_labels(self.references))
 
+    def place(self, number: int) -> str:
+        """Returns the place of an example, counted from 0, in its source; else its number."""
+        return self.places[number] if self.places else f"example {number} (from 0)"
+
 
 def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
     """Returns the runs of one setting as a system; DataError if the task does not score single examples."""
     sides = [outcome.predictions_and_references() for outcome in outcomes]
     task, first = per_example(outcomes[0].task), outcomes[0]
-    numbers = [] if first.numbers is None else first.numbers
     of_file = "" if first.unit == "file" else f"{Path(first.source).name}, "
     return System(
         name,
@@ -93,7 +96,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         to_labels=task_inference(task).to_labels,
         digests=first.digests(),
         same_texts=first.same_texts,
-        places=[f"{of_file}{first.unit} {number}" for number in numbers],
+        places=[f"{of_file}{first.unit} {first.number(row)}" for row in range(len(sides[0][1]))],
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
         verdict=verdict_of(first).sentences if len(outcomes) == 1 else (),
         units=task_inference(task).count_units,
@@ -242,10 +245,9 @@ def _check_same_examples(systems: Sequence[System]) -> None:
         different = [number for number, (one, two) in pairs if one != two]
         if different:
             what = "the values of gold" if first.digests is None else "the examples, or the names or order of labels,"
-            place = first.places[different[0]] if first.places else f"example {different[0]} (from 0)"
             raise DataError(
                 f"{first.name} and {other.name}: {what} differ in {counted(len(different), 'place')}, first in "
-                f"{place}; compare systems on the same examples in the same order"
+                f"{first.place(different[0])}; compare systems on the same examples in the same order"
             )
 
 
@@ -322,9 +324,8 @@ def _find_disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str,
     only_b: list[dict[str, Any]] = []
     for number, (one, two, reference) in enumerate(zip(*answers, strict=True)):
         if (one == reference) != (two == reference):
-            place = a.places[number] if a.places else f"example {number}"
-            row = {"index": number, "place": place, "gold": gold[number], "a": named_a[number], "b": named_b[number]}
-            (only_a if one == reference else only_b).append(row)
+            values = {"gold": gold[number], "a": named_a[number], "b": named_b[number]}
+            (only_a if one == reference else only_b).append({"index": number, "place": a.place(number), **values})
     return agreement(*answers), only_a, only_b
 
 

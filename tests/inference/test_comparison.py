@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import f1_score
 
-from bertkit.inference.comparison import System, collapse_notes, compare_systems
-from bertkit.inference.outcome import task_inference
+from bertkit.inference.comparison import System, collapse_notes, compare_systems, system_of
+from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.metrics import pearson
 from bertkit.metrics.intervals import terms_of
 from bertkit.runtime.errors import DataError
@@ -193,6 +193,15 @@ def test_collapsed_runs_are_named():
     one = system("one", runs(0.6, 1), notes=collapse_notes("one", [no]))
     notes = compare_systems([one, system("two", runs(0.8, 1), notes=collapse_notes("two", [None]))]).notes
     assert notes == (f"one has collapsed: {no}",)
+
+
+def test_examples_without_numbers_are_the_rows_of_their_source():
+    """As in reports: GLUE's data sets have no numbers of lines."""
+    task = task_of_recipe(load_recipe("finetune/glue/sst2"))
+    columns = {"sentence": ["a", "b"], "labels": [0, 1]}
+    outcomes = [Outcome(task, np.array(own), columns, columns, "glue/sst2") for own in ([[1, 0]] * 2, [[1, 0], [0, 1]])]
+    [found] = compare_systems([system_of(name, [each]) for name, each in zip("ab", outcomes, strict=True)]).comparisons
+    assert [(row["index"], row["place"]) for row in found.only_b] == [(1, "sst2, row 2")]
 
 
 def test_other_examples_are_refused():

@@ -48,8 +48,8 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
     Raises:
         RecipeError: fewer than two systems, or no such metric.
         DataError: a system is neither a run, a grid nor a file of predictions; the systems have different examples; a
-            file lacks a column, or a value that can be read; or ``gold`` has few different numbers with decimals, which
-            can be classes or numbers.
+            file is beside a run of rankings, lacks a column, or has a value that cannot be read; or ``gold`` has few
+            different numbers with decimals, which can be classes or numbers.
 
     Examples:
         ```python
@@ -71,6 +71,11 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
     runs = [each for each in sides if isinstance(each, System)]
     if not tables:
         return compare_systems(runs, metric)
+    if rankings := [each.name for each in runs if each.has_numbers and np.ndim(each.runs[0]) > 1]:
+        raise DataError(
+            f"{rankings[0]}: rankings are scored by query, and a file has a prediction for each example; compare runs "
+            "of rankings with each other"
+        )
     note = ""
     if metric in _OF_NUMBERS or metric in _OF_CLASSES:
         has_numbers = metric in _OF_NUMBERS

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertkit.features.grids.definition import RUNS
-from bertkit.features.grids.results import GridResults, SettingResult, read_results, settings_of
+from bertkit.features.grids.results import GridResults, SettingResult, read_results, scored_runs
 from bertkit.features.grids.table import conclusions, notes
 from bertkit.features.grids.values import value_label
 from bertkit.metrics import score_range
@@ -66,22 +65,19 @@ def report_grid(grid: str | Path, *, output: str | Path | None = None) -> Path:
         ```
     """
     folder = Path(grid)
-    definition, results = read_results(folder)
+    _, results = read_results(folder)
     if output is not None:
         check_new_file(Path(output), f"--output {output}")
     if not any(row.n for row in results.settings):
         raise DataError(f"{folder}: no run of this grid has finished; repeat its command")
-    cells = {each.name: [cell.name for cell in definition.cells(each)] for each in settings_of(definition, folder)}
     page = folder / PAGE if output is None else Path(output)
-    write_whole(
-        page,
-        render_page("bertkit.features.grids", "grid.html", None, "grid.css", **_draw_content(results, cells, folder)),
-    )
+    content = _draw_content(results, folder)
+    write_whole(page, render_page("bertkit.features.grids", "grid.html", None, "grid.css", **content))
     return page
 
 
-def _draw_content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
-    """Returns what the template shows; ``cells`` has the names of the runs of each setting."""
+def _draw_content(results: GridResults, folder: Path) -> dict[str, Any]:
+    """Returns what the template shows."""
     records = [record for record in results.runs.values() if record.get("score") is not None]
     scores = [record["score"] for record in records]
     names = {name.removeprefix("eval_") for record in records for name in record["metrics"]}
@@ -95,14 +91,13 @@ def _draw_content(results: GridResults, cells: Mapping[str, Sequence[str]], fold
 
     drawn = []
     for row in results.settings:
-        runs = {name: results.runs[name] for name in cells[row.name] if name in results.runs}
+        finished = scored_runs(results.runs, row.name)
         marks = [
             (place(record["score"]), f"{name}: {record['score']:.4f}", name in row.collapsed)
-            for name, record in runs.items()
-            if record.get("score") is not None
+            for name, record in finished.items()
         ]
         values = [f"{key.partition('.')[2]} {value_label(value)}" for key, value in row.values.items()]
-        seconds = [read_record(folder / RUNS / name / "run.json").get("wall_time") for name in runs]
+        seconds = [read_record(folder / RUNS / name / "run.json").get("wall_time") for name in finished]
         known = [each for each in seconds if isinstance(each, int | float)]
         places = place(row.mean), place(row.low), place(row.high)
         time = duration(sum(known)) if known else ""

@@ -37,8 +37,8 @@ KINDS = ("correct", "wrong type", "wrong boundary", "wrong type and boundary", "
 """Kinds of matches between true and predicted entities, in the order in which they are tried."""
 
 _KINDS_NOTE = (
-    "Wrong type: the right words. Wrong boundary: the right type, and some of the words. Missing and spurious: no "
-    "overlap with an entity that is not matched otherwise."
+    "Wrong type: the right words. Wrong boundary: the right type, and words in common. Wrong type and boundary: words "
+    "in common alone. Missing and spurious: no overlap with an entity that is not matched otherwise."
 )
 
 Words = Sequence[Sequence[str]]

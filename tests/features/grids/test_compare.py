@@ -186,6 +186,20 @@ def test_a_run_is_compared_with_itself_and_with_a_file(grid, predictions):
     assert all(row["place"].startswith("reviews.jsonl, line ") for row in rows)  # the run knows them
 
 
+@pytest.mark.parametrize("metric", [None, "accuracy"])
+def test_a_run_of_rankings_is_not_compared_with_a_file(tmp_path, checkpoint, quick, predictions, metric):
+    """The scores of a query are not the predictions of its passages."""
+    rows = "".join(f"the story {n},the plot,1\nthe story {n},a film,0\n" for n in range(6))
+    (tmp_path / "train.csv").write_text(f"query,passage,label\n{rows}")
+    files = {f"data.{split}_file": str(tmp_path / "train.csv") for split in ("train", "validation")}
+    run = bertkit.finetune(
+        "finetune/reranking", model=str(checkpoint), output_dir=tmp_path / "run", overrides={**quick, **files}
+    )
+    file = predictions("a.jsonl", SCORES[:12], [1.0, 0.0] * 6)
+    with pytest.raises(BertkitError, match="run: rankings are scored by query, and a file has a prediction for each"):
+        bertkit.compare(file, run.output_dir, metric=metric)
+
+
 @pytest.mark.slow
 def test_grids_on_the_same_folds(grid, monkeypatch):
     """Cells of the same fold share their data, whatever their seeds; with other folds nothing is paired."""

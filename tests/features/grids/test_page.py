@@ -7,8 +7,9 @@ import re
 import pytest
 
 from bertkit import report_grid
-from bertkit.features.grids.definition import define, store
+from bertkit.features.grids.definition import RUNS, define, store
 from bertkit.runtime.errors import DataError, OutputError
+from bertkit.runtime.progress import duration
 from bertkit.training.runs.listing import RECORDS
 
 from .conftest import write_record
@@ -59,7 +60,11 @@ def test_large_scores_have_no_exponent_and_errors_one_full_stop(tmp_path):
     finished, failed = definition.cells(setting)
     write_record(tmp_path, finished, 40_000.0)
     (tmp_path / RECORDS / f"{failed.name}.json").write_text('{"error": "TrainingError: the loss is nan."}')
+    for cell, seconds in ((finished, 600.0), (failed, 60.0)):  # that of a failed run is the time up to its first step
+        (tmp_path / RUNS / cell.name).mkdir(parents=True)
+        (tmp_path / RUNS / cell.name / "run.json").write_text(f'{{"wall_time": {seconds}}}')
     source = report_grid(tmp_path).read_text()
+    assert f'<td class="n">{duration(600)}</td>' in source
     assert re.findall(r'text-anchor="middle">([^<]+)<', source) == ["0", "10,000", "20,000", "30,000", "40,000"]
     assert "the loss is nan.</p>" in source
     assert "the loss is nan..</p>" not in source
