@@ -184,9 +184,8 @@ def _decode(data: bytes, declared: str, name: str) -> str:
     with suppress(LookupError, ValueError):
         encoding = codecs.lookup(declared).name
         if encoding.startswith(_SEVEN_BITS) or find_fault(data) is not None:
-            text = data.decode(_OF_BROWSERS.get(encoding, encoding))
-            text.encode()  # some encodings have escapes of half a character
-            return text
+            # Some encodings have escapes of half a character, which UTF-8 refuses.
+            data = data.decode(_OF_BROWSERS.get(encoding, encoding)).encode()
     return decode_text(b"".join(as_utf8([data], name)), name)
 
 

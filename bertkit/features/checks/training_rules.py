@@ -117,8 +117,8 @@ def checkpoint_family(subject: Subject) -> Iterator[Finding]:
 
 @rule("new-pooler", "trainer", "stored")
 def new_pooler(subject: Subject) -> Iterator[Finding]:
-    """Reports a pooler that is initialized at random."""
-    if any(".pooler." in f".{name}" for name in subject.new_weights):
+    """Reports a pooler that is initialized at random, and that no linear probe sets before the first step."""
+    if subject.recipe.train.get(HEAD) != "probe" and any(".pooler." in f".{name}" for name in subject.new_weights):
         yield warning(
             "model.name_or_path",
             f"{subject.checkpoint} has no pooler, so the layer between [CLS] and the head is initialized at random",
@@ -135,11 +135,14 @@ def new_head(subject: Subject) -> Iterator[Finding]:
     if not new or not saved.endswith(head):
         return
     before, after = _name_outputs(subject.stored.to_dict()), _name_outputs(subject.task.config())
+    start, keep = "is initialized at random", "use"
+    if subject.recipe.train.get(HEAD) == "probe":  # which replaces a head with the same label names too
+        start, keep = "starts from a linear probe", "use --head random and"
     yield warning(
         "model.name_or_path",
         f"{subject.checkpoint} was fine-tuned with a head of this kind, for {before}; the run is for {after}, so the "
-        "head is initialized at random",
-        "use the label names of the checkpoint to keep its head, or the checkpoint it was fine-tuned from",
+        f"head {start}",
+        f"{keep} the label names of the checkpoint to keep its head, or the checkpoint it was fine-tuned from",
     )
 
 

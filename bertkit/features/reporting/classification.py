@@ -273,7 +273,6 @@ def regression_sections(predicted: np.ndarray, true: np.ndarray) -> list[Section
     """Returns the section of regression; both arguments are (N,)."""
     from sklearn.metrics import PredictionErrorDisplay, mean_absolute_error, root_mean_squared_error
 
-    residuals = predicted - true
     correlations = (score(predicted.astype(np.float64), true.astype(np.float64)) for score in (pearson, spearman))
     r, rho = ("undefined" if np.isnan(value) else value for value in correlations)
     rows: list[tuple[Cell, ...]] = [
@@ -281,7 +280,7 @@ def regression_sections(predicted: np.ndarray, true: np.ndarray) -> list[Section
         ("Spearman's rho", rho),
         ("mean absolute error", float(mean_absolute_error(true, predicted))),
         ("root mean squared error", float(root_mean_squared_error(true, predicted))),
-        ("mean of predicted − true", float(residuals.mean())),
+        ("mean of predicted − true", float((predicted - true).mean())),
     ]
     examples = counted(len(true), "example", form=",")
 

@@ -147,7 +147,7 @@ def new_config(model: dict[str, Any], recipe_name: str, tokenizer: PreTrainedTok
         tokenizer: tokenizer of the run.
 
     Raises:
-        RecipeError: a field is impossible, or contradicts the tokenizer.
+        RecipeError: there is no such architecture, or a field is impossible, or contradicts the tokenizer.
         CheckpointError: the architecture is no encoder.
     """
     configuration = new_architecture(model.get(MODEL_TYPE))

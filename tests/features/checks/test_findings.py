@@ -15,7 +15,7 @@ from bertkit.features.checks.subject import Subject, Texts
 from bertkit.runtime.errors import BertkitError
 
 from .conftest import Case, sentence, write_csv, write_json_lines
-from .plants import bad_label, misspelt, repeat, with_a_head, with_other_outputs
+from .plants import bad_label, misspelt, repeat, with_a_head, with_other_outputs, without_pooler
 
 
 @pytest.mark.parametrize("kind", BertkitError.__subclasses__())
@@ -180,6 +180,21 @@ def test_a_probed_head_is_not_said_to_be_random(table, no_trial):
     table.overrides |= {"train.warmup_steps": 0, "train.head": "probe"}
     [finding] = table.report().findings
     assert (finding.code, finding.message) == ("warmup", "no warm-up: the first steps have the full learning rate")
+
+
+def test_a_pooler_that_a_probe_sets_is_not_said_to_be_random(table, no_trial):
+    without_pooler(table)
+    table.overrides["train.head"] = "probe"
+    assert not table.report().findings
+
+
+def test_a_probe_replaces_the_head_of_the_checkpoint(table, no_trial):
+    with_a_head(table)
+    table.overrides["train.head"] = "probe"
+    [finding] = table.report().findings
+    assert finding.code == "new-head"
+    assert finding.message.endswith("so the head starts from a linear probe")
+    assert finding.remedy.startswith("use --head random and the label names of the checkpoint to keep its head")
 
 
 def test_a_new_head_for_numbers_has_no_labels(table, no_trial):
