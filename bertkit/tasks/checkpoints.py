@@ -164,8 +164,8 @@ def _checked(data: Mapping[str, Any], task_class: type[Task], use: str) -> dict[
 def recipe_of(checkpoint: str) -> Path:
     """Returns the place of the recipe of a run directory or of a checkpoint in it."""
     folder = Path(checkpoint)
-    if folder.is_dir() and not (folder / "recipe.yaml").is_file() and _STEP.fullmatch(folder.name):
-        folder = folder.resolve().parent
+    if folder.is_dir() and not (folder / "recipe.yaml").is_file() and _STEP.fullmatch(folder.resolve().name):
+        folder = folder.resolve().parent  # resolved, as it may be given as "."
     return folder / "recipe.yaml"
 
 

@@ -34,6 +34,11 @@ def test_checkpoints_of_a_run_have_its_data(run, name):
         assert data_of_run(str(run / name), {given: "other"}) == {}
 
 
+def test_the_working_folder_may_be_a_checkpoint_of_a_run(run, monkeypatch):
+    monkeypatch.chdir(run / "checkpoint-5")
+    assert data_of_run(".", {}) == {"train_file": "/a/rows.csv", "validation_fraction": 0.2}
+
+
 def test_other_checkpoints_have_no_data(run, tmp_path):
     (run / "checkpoint-news").mkdir()
     for place in (tmp_path, "org/name", run / "checkpoint-news"):

@@ -46,6 +46,8 @@ class Search:
         path = self.folder / JOURNAL
         with warnings.catch_warnings(), disk_faults(path):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            # The journal keeps the number of a chosen value, so lists are read back as they are.
+            warnings.filterwarnings("ignore", "Choices for a categorical distribution")
             # Who writes holds the lock of the grid; that of Optuna would be left behind by a killed process.
             yield JournalStorage(JournalFileBackend(str(path), lock_obj=_no_lock()))
 

@@ -116,16 +116,20 @@ def read_run(place: str | Path) -> RunFiles:
             "`bertkit pretrain`"
         )
     # The state of the Trainer at the end of the run, or at its last checkpoint.
-    checkpoints = [(int(match[1]), path) for path in folder.iterdir() if (match := _CHECKPOINT.fullmatch(path.name))]
-    places = [folder, *(path for _, path in sorted(checkpoints, reverse=True))]
-    state = _read(next((each for each in places if (each / _STATE).is_file()), folder) / _STATE, _State)
+    state = ended = _read(folder / _STATE, _State)
+    checkpoints = {int(match[1]): path for path in folder.iterdir() if (match := _CHECKPOINT.fullmatch(path.name))}
+    last = max((step for step, path in checkpoints.items() if (path / _STATE).is_file()), default=0)
+    if last > ended.get("global_step", 0):
+        state = _read(checkpoints[last] / _STATE, _State)
+    # A run that is continued after its end keeps the files of that end until it ends again.
+    is_out_of_date = bool(ended) and state is not ended
     heading = read_recipe_text(folder / "recipe.yaml").partition("\n")[0]
     command, changed = _COMMAND.match(heading), _CHANGED.match(heading)
     return RunFiles(
         folder=folder,
         recipe=load_recipe(folder / "recipe.yaml"),
         record=_read(folder / "run.json", _Record),
-        results=_read(folder / "all_results.json", dict[str, float | None]),
+        results={} if is_out_of_date else _read(folder / "all_results.json", dict[str, float | None]),
         history=tuple(entry for entry in state.get("log_history", ()) if isinstance(entry.get("step"), int)),
         step=state.get("global_step"),
         max_steps=state.get("max_steps"),

@@ -295,11 +295,14 @@ def line_on_labels(scheme: Scheme, counts: Mapping[str, int]) -> str:
 
     >>> line_on_labels("IOB1", {"LOC": 2, "PER": 1})
     "tags in IOB1, converted to IOB2: 2 types of entities ('LOC' 2, 'PER' 1)"
+    >>> line_on_labels("IOB2", {})
+    'tags in IOB2: no entities'
     """
     if scheme == "plain":
         line = f"plain tags, which mark no entities: {len(counts)} classes ({list_counts(counts)})"
     else:
-        line = f"{name_of_scheme(scheme)}: {counted(len(counts), 'type')} of entities ({list_counts(counts)})"
+        types = f"{counted(len(counts), 'type')} of entities ({list_counts(counts)})" if counts else "no entities"
+        line = f"{name_of_scheme(scheme)}: {types}"
     return "; ".join([line, *warnings_of_look_alikes(counts, counts)])
 
 

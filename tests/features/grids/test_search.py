@@ -85,6 +85,14 @@ def test_a_trial_without_its_values_gets_them(searched, tmp_path):
     assert len(search.settings()) == 1
 
 
+def test_lists_are_sampled_without_a_warning(tmp_path):
+    definition = define("finetune/glue/rte", {}, (), {"task.metrics": [["f1"], ["accuracy", "f1"]]}, 1, 1, None)
+    search = Search(definition, tmp_path)
+    sampled = search.ask()
+    assert sampled.values["task.metrics"] in definition.search["task.metrics"]
+    assert Search(definition, tmp_path).settings() == [sampled]
+
+
 @pytest.mark.parametrize("left", [b"", b'{"op_code": 4, "wor'])
 def test_reading_a_search_leaves_its_journal(searched, tmp_path, left):
     """A worker may be writing to it, and the folder may be read-only."""

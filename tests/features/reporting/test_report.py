@@ -127,6 +127,22 @@ def test_an_unfinished_run_has_a_partial_report(copied):
     assert "Scores of each class" not in found.tables
 
 
+def test_a_run_continued_after_its_end_is_that_of_its_last_checkpoint(copied):
+    run = copied()
+    write_json(run / "run.json", {**json.loads((run / "run.json").read_text()), "finished": False})
+    assert read_run(run).results, "nothing is known after the end yet"
+    state = json.loads((run / "trainer_state.json").read_text())
+    later = {"step": 9, "epoch": 4.5, "loss": 0.25}
+    (run / "checkpoint-9").mkdir()
+    write_json(
+        run / "checkpoint-9" / "trainer_state.json",
+        {**state, "global_step": 9, "max_steps": 12, "log_history": [*state["log_history"], later]},
+    )
+    files = read_run(run)
+    assert (files.step, files.max_steps, files.history[-1], files.results) == (9, 12, later, {})
+    assert "the report shows its last checkpoint, after step 9 of 12" in Page(report(run)).source
+
+
 def test_what_is_no_run_is_refused(tmp_path, copied):
     with pytest.raises(CheckpointError, match="no such folder"):
         report(tmp_path / "missing")
