@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -42,7 +43,7 @@ class Answers:
     """
 
     def __init__(self, file: str | Path, label_column: str | None = None, texts: Sequence[str] = ()):
-        self.path = Path(file)
+        self.path = Path(os.path.expanduser(file))  # as `read_table` does
         self.version = 0
         self._asked = label_column, texts
         if self.path.is_dir():

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -120,21 +121,24 @@ class OutputFolder:
         return content
 
     def remove_records(self) -> None:
-        """Removes the records of a command that has no results."""
-        names = self._visible()
-        if names <= {RECORD, SHARDS, FINISHED}:
-            fs, place = self._place
-            for name in names:
-                fs.rm_file(f"{place}/{name}")
+        """Removes the records of a command that has failed without results; they stay where this is not allowed."""
+        with suppress(Exception):  # why the command has failed is to be told, and not this
+            names = self._visible()
+            if names <= {RECORD, SHARDS, FINISHED}:
+                fs, place = self._place
+                for name in names:
+                    fs.rm_file(f"{place}/{name}")
 
     def sizes(self) -> dict[str, int]:
-        """Returns name, relative to the folder, → bytes of all files."""
+        """Returns name, relative to the folder, → bytes of all files; OutputError if they cannot be listed."""
         fs, place = self._place
         place = place.rstrip("/")
-        fs.invalidate_cache()
-        return {
-            str(each)[len(place) + 1 :]: int(info["size"] or 0) for each, info in fs.find(place, detail=True).items()
-        }
+        try:
+            fs.invalidate_cache()
+            found = fs.find(place, detail=True)
+        except Exception as error:  # clients of object stores have exceptions of their own
+            raise OutputError(f"{self.path}: cannot be listed: {str(error) or type(error).__name__}") from error
+        return {str(each)[len(place) + 1 :]: int(info["size"] or 0) for each, info in found.items()}
 
     def _visible(self) -> set[str]:
         """Returns the names of all files, without locks and unfinished ones."""

@@ -160,6 +160,10 @@ def auto_class(head: str | type[PreTrainedModel]) -> str:
 def head_of(config: PreTrainedConfig, name: str) -> str:
     """Returns the head that a checkpoint was saved with, as the name of a class in ``bertkit.model.modeling_bert``.
 
+    It is one that `head_class` turns into the saved class, of several the first in ``AUTO_CLASSES``:
+    ``BertForPreTraining`` for ``RobertaForMaskedLM``, since RoBERTa has no other head of pre-training. If there is
+    none, it is that of `saved_head`.
+
     Raises:
         CheckpointError: its ``config.json`` names no architecture, or one without a counterpart there.
     """
@@ -201,9 +205,10 @@ MASKED_LM_HEADS = ("BertForMaskedLM", "BertForPreTraining")
 
 
 def saved_head(config: PreTrainedConfig) -> str | None:
-    """Returns the head that a checkpoint was saved with as `head_of`, from its name alone; None for another one.
+    """Returns the head of the same kind as the one that a checkpoint was saved with; None if there is none.
 
-    The name may be that of another family: ``XLMRobertaForTokenClassification`` in a checkpoint of type ``roberta``.
+    Only the end of the name counts: ``BertForMaskedLM`` for ``RobertaForMaskedLM``, and the name may be that of another
+    family, as ``XLMRobertaForTokenClassification`` in a checkpoint of type ``roberta``.
     """
     named = config.architectures
     saved = str(named[0]) if isinstance(named, list) and named else ""

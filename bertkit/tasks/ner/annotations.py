@@ -241,9 +241,7 @@ def _of_label_studio(annotations: Any) -> list[Any]:
             known = result if isinstance(result, Mapping) else {"value": result}
             if known.get("type", "labels") not in ("labels", "hypertextlabels"):
                 continue  # a choice, a relation and so on, which mark no span
-            value: Any = known.get("value")
-            offsets = value.get("globalOffsets") if isinstance(value, Mapping) else None  # of HTML
-            choices[-1].append({**value, **offsets} if isinstance(offsets, Mapping) else value)
+            choices[-1].append(known.get("value"))
         choices[-1].sort(key=repr)  # annotators mark the same spans in different orders
     if any(other != choices[0] for other in choices[1:]):
         raise DataError(f"{len(choices)} annotations that differ; keep one, or mark one as ground truth")
@@ -270,11 +268,13 @@ def _spans(value: Any, names: Sequence[str]) -> list[Span]:
         if isinstance(given, list) and len(given) == 3:
             start, end, label = given
         elif isinstance(given, Mapping):
+            offsets = given.get("globalOffsets")  # of Label Studio's HTML, whose start and end are paths of elements
+            fields = {**given, **offsets} if isinstance(offsets, Mapping) else given
             start, end, label = (
-                next((given[key] for key in keys if given.get(key) is not None), None)
+                next((fields[key] for key in keys if fields.get(key) is not None), None)
                 for keys in (_STARTS, _ENDS, _LABELS)
             )
-            labels, text = given.get("labels"), given.get("text")
+            labels, text = given.get("labels") or given.get("hypertextlabels"), given.get("text")
             if label is None and isinstance(labels, list) and len(labels) == 1:
                 label = labels[0]
         if _is_whole(label) and 0 <= label < len(names):

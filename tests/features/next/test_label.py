@@ -301,6 +301,13 @@ def test_a_folder_is_no_file_to_label(tmp_path):
         package.label_rows(tmp_path / "rows.csv")
 
 
+def test_a_file_in_the_home_folder_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    proposal(tmp_path / "rows.csv")
+    Answers("~/rows.csv").answer(0, "refund")
+    assert read_table(tmp_path / "rows.csv").columns["label"][0] == "refund"
+
+
 def test_a_port_in_use_is_named(bertkit, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -8,7 +8,7 @@ import pytest
 
 from bertkit.features.scaling.folders import embed_folder, predict_folder
 from bertkit.features.scaling.output import OutputFolder
-from bertkit.runtime.errors import OutputError
+from bertkit.runtime.errors import BertkitError, OutputError
 from bertkit.runtime.locks import RunLock
 from bertkit.runtime.placement.processes import Workers
 
@@ -100,6 +100,25 @@ def test_cut_results_at_a_url_are_computed_again(corpus, film):
     assert predict_folder(*given, shard_rows=8).computed == 1
     assert memory.cat_file("/changed/out/b.csv.000001.jsonl") == whole
     memory.rm("/changed", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("denied", "name", "told"),
+    [("find", "b.csv", "cannot be listed: Denied"), ("rm_file", "x.parquet", r"x\.parquet: cannot be read")],
+)
+def test_a_bucket_that_may_not_be_listed_or_deleted_from(corpus, film, monkeypatch, denied, name, told):
+    import fsspec
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def refuse(*given, **options):
+        raise PermissionError("Denied")
+
+    (corpus / "x.parquet").write_bytes(b"no parquet")
+    monkeypatch.setattr(MemoryFileSystem, denied, refuse)
+    with pytest.raises(BertkitError, match=told):
+        predict_folder(film, corpus / name, "memory://denied/out")
+    monkeypatch.undo()
+    fsspec.filesystem("memory").store.clear()
 
 
 def test_results_without_a_record_are_complete(corpus, film, tmp_path, contents):

@@ -58,7 +58,27 @@ def label_studio_min(text, given):
     return {"id": 1, "text": text, "label": values(text, given), "annotator": 1}
 
 
-ALL_FORMS = (spans, prodigy, doccano, doccano_of_relations, predicted, label_studio, label_studio_min)
+def html_values(text, given):
+    places = {"start": "/text()[1]", "end": "/text()[1]"}
+    return [
+        places
+        | {"startOffset": start, "endOffset": end, "globalOffsets": {"start": start, "end": end}}
+        | {"text": text[start:end], "hypertextlabels": [kind]}
+        for start, end, kind in given
+    ]
+
+
+def label_studio_html(text, given):
+    result = [{"value": value, "type": "hypertextlabels", "from_name": "label"} for value in html_values(text, given)]
+    return {"id": 1, "data": {"html": text, "n": 5}, "annotations": [{"result": result}], "predictions": []}
+
+
+def label_studio_html_min(text, given):
+    return {"id": 1, "text": text, "label": html_values(text, given), "annotator": 1}
+
+
+LABEL_STUDIO = (label_studio, label_studio_min, label_studio_html, label_studio_html_min)
+ALL_FORMS = (spans, prodigy, doccano, doccano_of_relations, predicted, *LABEL_STUDIO)
 
 
 def lines(*rows):
