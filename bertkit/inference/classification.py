@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -94,10 +95,12 @@ class TextInference(TaskInference):
         texts: np.ndarray,
     ) -> Facts:
         """Returns the facts of several labels per example; all arrays are of 0 and 1, (N, C)."""
-        usual = np.array(most_frequent(map(tuple, (true if training is None else training).tolist())))
+        known = Counter(map(tuple, (true if training is None else training).tolist()))
+        usual = np.array(most_frequent(known.elements()))
         labels = ", ".join(shown(names[c]) for c in np.flatnonzero(usual).tolist()) or "no label"
-        where = "here" if training is None else "in training"
-        guess = f"always guessing {labels}, the most frequent labels {where},"
+        is_tied = [*known.values()].count(max(known.values())) > 1
+        which = "one of the most frequent combinations of labels" if is_tied else "the most frequent labels"
+        guess = f"always guessing {labels}, {which} {'here' if training is None else 'in training'},"
         right = (own == true).all(axis=1)
         sentences, is_wide = right_of_all(
             right, guess=(guess, float((true == usual).all(axis=1).mean())), right_in=" in all labels", texts=texts

@@ -310,19 +310,19 @@ class BertkitTrainer(Trainer):
 
     # ---- checkpoints and weights -------------------------------------------------------------------------------------
 
-    def _init_training_state(self, max_steps: int, updates: int, num_train_epochs: int, *args: Any) -> tuple[int, int]:
+    def _init_training_state(self, max_steps: int, *args: Any) -> tuple[int, int]:
         """Restores the state of a checkpoint; returns the epoch to start with and the batches of it to skip."""
         # Private: transformers would train one more step of a finished run, or the rest of the epoch of a stopped one.
+        _, num_train_epochs, *_ = args
         with logging_errors_alone("transformers.trainer_utils"):  # on other steps than those of the checkpoint
-            place = super()._init_training_state(max_steps, updates, num_train_epochs, *args)
+            place = super()._init_training_state(max_steps, *args)
         self.state.compute_steps(self.args, max_steps)  # transformers keeps those of the checkpoint
         self.record.steps_before = self.state.global_step
         stopped = [each for each in self.callback_handler.callbacks if isinstance(each, EarlyStoppingCallback)]
         has_stopped = any(each.early_stopping_patience_counter >= each.early_stopping_patience for each in stopped)
         return (num_train_epochs, 0) if self.state.global_step >= max_steps or has_stopped else place
 
-    def _load_callback_state(self) -> None:
-        # Private: transformers would warn that no callback has the name of the sum.
+    def _load_callback_state(self) -> None:  # private: transformers would warn that no callback has the sum's name
         self.record.losses_before = self.state.stateful_callbacks.pop(_LOSSES, 0.0)
         super()._load_callback_state()
 

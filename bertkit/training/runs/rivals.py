@@ -164,10 +164,11 @@ def rivals_of(
         found[name] = logits.argmax(axis=-1)
     else:
         found[name] = sigmoid(logits)
-        # Labels by one threshold that is fitted to the scored rows, as that of the run is.
+        # Labels by one threshold that is fitted to the scored rows, if that of the run is.
         known = np.asarray(splits[-1].examples["labels"][:]).astype(np.int64).ravel()
+        is_tuned = getattr(task.settings, "threshold", None) == "tuned"
         found = {
-            each: (chances >= best_threshold(known, chances.ravel())).astype(np.int64)
+            each: (chances >= (best_threshold(known, chances.ravel()) if is_tuned else 0.5)).astype(np.int64)
             for each, chances in found.items()
         }
     return Rivals(metric, found)

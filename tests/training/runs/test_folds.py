@@ -17,6 +17,7 @@ from bertkit.metrics.statistics import by_example
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import folds as tasks_folds
 from bertkit.training.recovery import folds_done, how_to_continue
+from bertkit.training.runs import rivals
 from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.runs.resolve import ResolvedFinetuning
 from bertkit.training.runs.rivals import Rivals
@@ -366,6 +367,16 @@ def test_labels_and_numbers_have_rivals_too(tuned, tmp_path, metric, labels):
     assert (
         f"(TF-IDF): {score:.4f} ({run.metrics[f'eval_{metric}'] - score:+.4f}" in line
     )  # and an interval where rows differ
+
+
+def test_rivals_of_a_run_with_a_given_threshold_have_none_fitted(tuned, tmp_path, monkeypatch):
+    path = tmp_path / "rows.jsonl"
+    rows = [{"text": f"{['film', 'plot'][n % 2]} {n // 2}", "label": [["a"], ["a", "b"]][n % 2]} for n in range(24)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    monkeypatch.setattr(rivals, "best_threshold", None)
+    run = tuned("classification", FAST | {"task.threshold": 0.5}, train_file=str(path))
+    assert 0 <= run.metrics["baseline_words_f1_micro"] <= 1
+    assert any("one of the most frequent combinations of labels" in each for each in run.verdict.sentences)
 
 
 @pytest.mark.numeric
