@@ -225,7 +225,7 @@ def handled(signals: Sequence[signal.Signals], handle: Handler) -> Iterator[None
 
 @contextmanager
 def uninterrupted(name: Literal["SIGINT", "SIGCHLD"] = "SIGINT") -> Iterator[None]:
-    """Defers a signal to the end of the block, if it has a handler; one that comes before an error of the block is lost.
+    """Defers a signal to the end of the block, if it has a handler; one before an exception of the block is lost.
 
     Args:
         name: ``SIGINT``, Ctrl-C, which would truncate a line, and takes effect at once if it comes again; or
