@@ -5,8 +5,8 @@ tensors and ``torch._dynamo``. A prediction needs none of them. This is the arit
 `bertkit.model.modeling_bert` for inference, for the heads that predict; tests compare the two. Whatever is not read
 here, such as a sharded checkpoint, is left to that model, with its checks and errors.
 
-Dimension letters: B texts, S tokens, H hidden size, A heads, D head size, C labels, V vocabulary,
-R tokens whose outputs are computed.
+Dimension letters: B texts, S tokens, H hidden size, A heads, D head size, C labels, R tokens whose outputs are
+computed.
 """
 
 from __future__ import annotations

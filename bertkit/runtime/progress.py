@@ -34,10 +34,10 @@ METRIC_NAMES = {
     "sentence_order_accuracy": "sentence order accuracy",
     "learning_rate": "learning rate",
 }
-# Ends of the names of results that are no scores.
-_NO_SCORES = (
-    *("epoch", "grad_norm", "flos", "step", "runtime", "per_second", "timing", "samples"),
-    *("num_input_tokens_seen", "threshold", "temperature"),
+# Results that are no scores: by their end; and of test sets but the first, which end in the name of the set.
+_NO_SCORE = re.compile(
+    r".*(epoch|grad_norm|flos|step|runtime|per_second|timing|num_input_tokens_seen|threshold|temperature)"
+    r"|((train|eval|predict)_)?samples|predict_(runtime|samples|(samples|steps)_per_second)_.*"
 )
 _BEFORE_PERCENT = re.compile(r"(?<=\d) (?=%)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -190,8 +190,10 @@ def is_score(name: str) -> bool:
 
     >>> [name for name in ("eval_accuracy", "eval_loss", "eval_runtime", "epoch", "total_flos") if is_score(name)]
     ['eval_accuracy', 'eval_loss']
+    >>> is_score("eval_f1_samples"), is_score("predict_samples"), is_score("predict_samples_mm")
+    (True, False, False)
     """
-    return not name.endswith(_NO_SCORES)
+    return _NO_SCORE.fullmatch(name) is None
 
 
 def is_of_class(name: str) -> bool:

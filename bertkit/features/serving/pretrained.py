@@ -97,9 +97,9 @@ class EmbedService(Service):
         accepted = [number for number in accepted if answers[number] is None]
         if not accepted:
             return answers
-        self.tokens += sum(tokens[number] for number in accepted)
         kept = [text for number in accepted for text in jobs[number].columns["text"]]
         vectors = self.embedder.embed(kept, on_progress=unreported)
+        self.tokens += sum(tokens[number] for number in accepted)
         start = 0
         for number in accepted:
             end = start + jobs[number].count
@@ -156,7 +156,7 @@ class FillService(Service):
         encoded = self.filler.tokenizer(texts, return_offsets_mapping=True, verbose=False)
         answers: list[Answer] = []
         kept: list[str] = []
-        at = 0
+        at = computed = 0
         for job in jobs:
             numbers = range(at, at := at + job.count)
             lengths = [len(encoded["input_ids"][number]) for number in numbers]
@@ -172,13 +172,14 @@ class FillService(Service):
                 answer = InvalidRequest(f"inputs: a text has no {mask} where it is read; mark the place to predict")
             answers.append(answer)
             if answer is None:
-                self.tokens += tokens
+                computed += tokens
                 for number, length in zip(numbers, lengths, strict=True):
                     ends = [end for _, end in encoded["offset_mapping"][number]]
                     # Two special tokens: one before the text, one after it.
                     kept.append(texts[number] if length <= self.longest else texts[number][: ends[self.longest - 2]])
         top_k, targets = cast(tuple[int, tuple[str, ...] | None], jobs[0].options)
         predictions = iter(self.filler.fill(kept, top_k, targets) if kept else [])
+        self.tokens += computed  # not before: a batch that fails is computed again, job by job
         return [
             job.finish([next(predictions) for _ in range(job.count)]) if answer is None else answer
             for job, answer in zip(jobs, answers, strict=True)

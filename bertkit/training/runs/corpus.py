@@ -138,7 +138,7 @@ def build_corpus(
             ``dataset_split``, ``document_separator``, ``sentence_per_line`` and ``sentence_splitter``.
 
     Returns:
-        The store; its tokenizer is in the folder ``tokenizer``. None for a part.
+        The store; its tokenizer is in the folder ``tokenizer``. None for a part, unless the store is there.
 
     Raises:
         BertkitError: the arguments or the text are invalid, a worker was killed, or the folder is in use; then

@@ -257,6 +257,9 @@ def test_masks(client_of, checkpoint):
     computed = service.tokens
     assert len(answer(client.post("/", {**long, "truncate": True}))) == 5
     assert service.tokens - computed == service.longest  # of /metrics: those that were cut are not among them
+    wrong = {"inputs": "a [MASK]", "parameters": {"targets": ["nopiece"]}}
+    assert client.post("/", wrong).status_code == 422
+    assert service.tokens - computed == service.longest  # nothing was computed
 
 
 def test_a_discriminator_is_served_for_vectors(client_of, stock_models, tmp_path):

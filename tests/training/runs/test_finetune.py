@@ -200,6 +200,9 @@ def test_both_validation_sets_of_mnli_are_scored_and_all_its_test_sets_predicted
     card = (out / "README.md").read_text()
     scores = [line for line in card.splitlines() if line.startswith("| accuracy")]
     assert scores == [f"| accuracy | {expected[0]:.4f} | 6 examples |", f"| accuracy_mm | {expected[1]:.4f} |  |"]
+    # Numbers of rows and times of the test sets are no scores.
+    assert "| samples" not in card
+    assert {name for name, _ in run.summary().values} == {"loss", "accuracy", "loss_mm", "accuracy_mm"}
     record = json.loads((out / "run.json").read_text())
     assert {split: facts["examples"] for split, facts in record["data"].items()} == {
         "train": 6, "validation": 6, "validation_mm": 6, "test": 1, "test_mm": 2, "ax": 3

@@ -101,7 +101,7 @@ def train_tokenizer(
     if merge_score not in get_args(MergeScore):
         faults.append(f"merge_score: {merge_score!r} is not one of {', '.join(get_args(MergeScore))}")
     if min_frequency is not None and min_frequency < 1:
-        faults.append(f"min_frequency: {min_frequency} is not at least 1")
+        faults.append(f"min_pair_frequency: {min_frequency} is not at least 1")
     if faults:
         raise RecipeError(listed(faults))
     if merge_score == "likelihood":
@@ -125,7 +125,8 @@ def train_tokenizer(
 def _warn_of_few(pieces: int, vocab_size: int, min_frequency: int | None) -> None:
     if min_frequency is not None and pieces < vocab_size:
         logger.warning(
-            "the vocabulary has %d of %d pieces: no other pair of pieces occurs %d times in this text (min_frequency)",
+            "the vocabulary has %d of %d pieces: no other pair of pieces occurs %d times in this text "
+            "(min_pair_frequency)",
             pieces,
             vocab_size,
             min_frequency,
@@ -198,7 +199,7 @@ def train_byte_level(
             f"{len(alphabet)} bytes of a byte-level vocabulary need {least}"
         )
     if min_frequency is not None and min_frequency < 1:
-        raise RecipeError(f"min_frequency: {min_frequency} is not at least 1")
+        raise RecipeError(f"min_pair_frequency: {min_frequency} is not at least 1")
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     seen = False
