@@ -135,7 +135,8 @@ def _fail(message: str) -> NoReturn:
 
 
 def _check_arguments() -> None:
-    """Checks that all arguments are UTF-8, as texts are, and that no path is empty; RecipeError for the first fault."""
+    """Checks that all arguments are UTF-8, as texts are, and that no path of an option is empty; RecipeError for the
+    first fault."""
     words = sys.argv[1:]
     for number, argument in enumerate(words, start=1):
         try:

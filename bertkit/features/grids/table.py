@@ -146,7 +146,12 @@ def _tabulate(results: Comparisons) -> ResultTable:
             | {"mean_b": _mean_of(each.scores_b), "n_b": len(each.scores_b)}
             | cells_of_test(test)
         )
-    sentences = [sentence for each in results.comparisons for sentence in (each.models, each.settings)]
+    are_several = len(results.comparisons) > 1  # then each sentence says which of them it is about
+    sentences = [
+        f"A {each.a}, B {each.b}: {sentence}" if are_several else sentence
+        for each in results.comparisons
+        for sentence in (each.models, each.settings)
+    ]
     return ResultTable(columns, rows, results.heading, [*sentences, *(f"note: {note}" for note in results.notes)])
 
 

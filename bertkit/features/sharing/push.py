@@ -119,8 +119,8 @@ def push(
     The token is that of ``hf auth login`` or of the environment variable ``HF_TOKEN``. The pushed files are the
     weights, ``config.json``, the tokenizer and, for a run, its model card, its results, its report and its recipe, with
     paths reduced to their last part. A card that was edited is pushed as it is, if its metadata are valid and its
-    results are those of the run. The same commit deletes weights, code, tokenizer and scores of an earlier checkpoint;
-    all other files of the repository stay.
+    results are those of the run. The same commit deletes weights, code, tokenizer, scores, report and recipe of an
+    earlier checkpoint that are not pushed again; all other files of the repository stay, figures too.
 
     Args:
         checkpoint: a run directory or a folder with a checkpoint.

@@ -26,6 +26,12 @@ def test_values_of_table_objects(given, columns):
     assert dict(table_of(given).columns) == columns
 
 
+@pytest.mark.parametrize("given", [[{}], pandas.DataFrame(index=[0, 1])])
+def test_rows_without_columns_are_refused(given):
+    with pytest.raises(DataError, match="no columns"):
+        table_of(given)
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

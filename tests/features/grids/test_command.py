@@ -24,6 +24,8 @@ def test_a_comparison_has_many_forms(bertkit, files):
     assert "% Do these models differ on this data?" in latex
     assert "| accuracy of A | accuracy of B |" in bertkit("compare", *files, "--format", "markdown").out
     bertkit("compare", *files, "--json", "--format", "csv").refuses("--json and --format csv")
+    several = bertkit("compare", *files, files[1], "--format", "latex").out
+    assert several.count(f"% A {files[0]}, B {files[1]}: Do these models differ on this data?") == 2
 
 
 @pytest.mark.parametrize(
