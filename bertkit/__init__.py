@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from importlib import import_module
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -60,6 +61,9 @@ _PUBLIC = {
 }
 
 
+_REDIRECTING = Lock()
+
+
 def _places() -> dict[str, str]:
     """Returns the place of every public name."""
     of_features = {
@@ -95,7 +99,10 @@ def _imported(module: str) -> ModuleType:
     gc.disable()
     try:
         # transformers prints a line at its import if WANDB_MODE is offline; stdout is for results.
-        with redirect_stdout(sys.stderr):
+        with ExitStack() as stack:
+            with _REDIRECTING:  # by one thread at a time: a second one would put back the redirected stdout
+                if sys.stdout is not sys.stderr:
+                    stack.enter_context(redirect_stdout(sys.stderr))
             return import_module(module)
     finally:
         if was_enabled:

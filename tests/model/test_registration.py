@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,6 +92,28 @@ def test_the_public_names_are_importable_and_listed() -> None:
         assert getattr(bertkit, name) is not None
     with pytest.raises(AttributeError, match="BertModle"):
         bertkit.BertModle
+
+
+def test_names_that_two_threads_use_first_leave_stdout_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    first_begins, second_begins, stdout = Event(), Event(), sys.stdout
+
+    def import_slowly(module: str) -> Any:
+        if not first_begins.is_set():
+            first_begins.set()
+            assert second_begins.wait(10)
+        else:
+            second_begins.set()
+            first.join(10)
+        return SimpleNamespace(load=module, evaluate=module)
+
+    monkeypatch.setattr(bertkit, "import_module", import_slowly)
+    for name in ("load", "evaluate"):
+        monkeypatch.setitem(vars(bertkit), name, None)  # which puts back what is there now
+    first = Thread(target=bertkit.__getattr__, args=("load",))
+    first.start()
+    assert first_begins.wait(10)
+    bertkit.__getattr__("evaluate")
+    assert sys.stdout is stdout
 
 
 # ------------------------------------------------------------------------------------------------ in a fresh process

@@ -75,7 +75,12 @@ def check_grid(
         checked = settings_to_check(definition)
         stands_for = 1 if definition.trials is None else definition.trials / len(checked)
         for number, setting in enumerate(checked):
-            of_recipe = definition.recipe_of(definition.cells(setting)[0])
+            try:
+                of_recipe = definition.recipe_of(definition.cells(setting)[0])
+            except BertkitError as refused:  # its values do not fit each other
+                finding = finding_of(refused)
+                findings[finding.code, finding.message] = finding
+                continue
             rows = key_of_rows(of_recipe)  # usually those of all settings
             report = check(
                 of_recipe, labels=labels and rows not in rows_with_checked_labels, fix=fix if number == 0 else None

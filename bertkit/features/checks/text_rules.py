@@ -20,7 +20,7 @@ from bertkit.tasks.base import truncation_hint
 from bertkit.tasks.splits import ColumnsOf
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd]")
-_IDENTIFIER = re.compile(r"[\W\d_]*\d[\W\d_]*|[0-9a-f]{8}[0-9a-f-]*|(https?|www)[:.]\S+", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"[\W_]*\d[\W\d_]*|[0-9a-f]{8}[0-9a-f-]*|(https?|www)[:.]\S+", re.IGNORECASE)
 _SHARE_OF_IDENTIFIERS = 0.9
 _CUT, _ONE_WORD = 0.01, 0.5  # shares from which, and above which, a note becomes a warning
 _LEAK_PRECISION, _LEAK_RECALL, _LEAK_EXAMPLES = 0.98, 0.9, 10

@@ -53,3 +53,15 @@ def test_what_a_grid_refuses_is_an_error_once(check_grid, tmp_path, monkeypatch,
     report = check_grid(**more)
     [found] = [finding for finding in report.findings if finding.level == "error"]
     assert (found.code, expected in found.message) == (code, True)
+
+
+def test_values_that_do_not_fit_each_other_are_a_finding_beside_the_others(check_grid, table):
+    table.train.append(dict(table.train[0]))
+    table.write()
+    values = {"data.max_seq_length": [32, 16], "data.stride": [4, 20]}  # windows of 16 tokens cannot share 20
+    overrides = {key: value for key, value in table.overrides.items() if key not in values}
+    report = check_grid(grid=values, overrides={**overrides, "data.long_text": "chunk"})
+    [found] = [finding for finding in report.findings if finding.level == "error"]
+    assert (found.code, "data.stride" in found.message) == ("recipe", True)
+    assert "duplicates" in {finding.code for finding in report.findings}
+    assert len(report.plan) == 3
