@@ -157,7 +157,7 @@ def glue_tasks(given: str) -> list[str]:
     return names
 
 
-def _add_of_package(kind: str, package: str) -> None:
+def add_task(kind: str, package: str) -> None:
     """Adds ``bertkit finetune KIND`` for a task of another package, with options for all its settings.
 
     The module of the task is imported only when the command is run or its help is shown.
@@ -175,7 +175,7 @@ def _add_of_package(kind: str, package: str) -> None:
 
 
 for kind, package in TASKS.third_party().items():
-    _add_of_package(kind, package)
+    add_task(kind, package)
 
 
 def negatives(
