@@ -68,7 +68,8 @@ def json_parts(
             columns = {name: [row.get(name) for _, row in part] for name in names}
             yield Table(columns, source, "", array("q", [number for number, _ in part]))
     if not names and not faults and not (is_empty and may_be_empty):
-        faults.append(f'{source}: no rows; expected one JSON object per line, such as {{"text": …, "label": …}}')
+        found = "no rows" if is_empty else "objects without keys"
+        faults.append(f'{source}: {found}; expected one JSON object per line, such as {{"text": …, "label": …}}')
     raise_listed(faults)
 
 

@@ -15,10 +15,9 @@ from bertkit.inference.evaluation import check_unchanged, outcome_of
 from bertkit.inference.networks import ENSEMBLE_FILE
 from bertkit.inference.outcome import further_metrics
 from bertkit.runtime.errors import OutputError
-from bertkit.runtime.files import new_folder, read_json, write_json, write_whole
+from bertkit.runtime.files import new_folder, read_json, read_record, write_json, write_whole
 from bertkit.runtime.markdown import code, escape
 from bertkit.runtime.progress import counted, say
-from bertkit.tasks.registry import task_of_recipe
 from bertkit.tasks.splits import is_scored, splits_to_write, suffix_of
 from bertkit.training.runs.directory import check_output_dir, contents
 from bertkit.training.runs.evaluate import score_split, write_split
@@ -132,9 +131,11 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
         if definition.folds is None and not definition.recipe.data.scores_all_rows:
             further = further_metrics(getattr(definition.recipe.task, "metrics", ()))
             scored: dict[str, float] = {}
-            for name in filter(is_scored, task_of_recipe(definition.recipe).splits):
+            first = source / RUNS / cells[0].name
+            # Those of the run: a fold takes the place of all validation sets of the data.
+            for name in filter(is_scored, read_record(first / "run.json").get("data") or ["validation"]):
                 outcome = outcome_of(draft, name)
-                check_unchanged(source / RUNS / cells[0].name, {name: outcome})
+                check_unchanged(first, {name: outcome})
                 suffix = name.removeprefix("validation")
                 scored |= {f"eval_{key}{suffix}": value for key, value in outcome.scores(further).items()}
             score = main_score(outcome.task, scored)

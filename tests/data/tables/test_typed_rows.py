@@ -91,7 +91,7 @@ NO_LIST = "x.json: expected a list of objects, [{…}, {…}]; if it has one obj
     ("name", "text", "expected"),
     [
         ("x.jsonl", "", NO_ROWS),
-        ("x.jsonl", "{}\n", NO_ROWS),
+        ("x.jsonl", "{}\n", NO_ROWS.replace("no rows", "objects without keys")),
         ("x.json", "", NO_LIST),
         ("x.json", '{"text": "a"}\n{"text": "b"}\n', NO_LIST),
         ("x.json", '{"count": 1, "tickets": [{"a": 1}]}', "x.json: an object, whose 'tickets' is a list of objects"),
@@ -123,7 +123,7 @@ def test_objects_without_keys_are_not_left_out_of_parts():
     """The columns of a part would be those of no object, and its rows would be missing among those of the file."""
     lines = ["{}", "{}", '{"a": 1}']
     assert [table.columns for table in json_parts(lines, "x.jsonl")] == [{"a": [None, None, 1]}]
-    with pytest.raises(DataError, match=r"x\.jsonl: no rows; expected one JSON object per line"):
+    with pytest.raises(DataError, match=r"x\.jsonl: objects without keys; expected one JSON object per line"):
         list(json_parts(lines, "x.jsonl", 2))
 
 

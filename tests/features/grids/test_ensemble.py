@@ -79,14 +79,17 @@ def test_an_ensemble_of_an_incomplete_grid_says_so(grid, table, tmp_path, capsys
         assert not (tmp_path / "another").exists()
 
 
-def test_an_ensemble_is_scored_on_all_validation_sets_as_its_members(checkpoint, quick, tmp_path):
-    """All texts are alike, so that one class is predicted, whose share differs between the sets."""
+@pytest.mark.parametrize("folds", [{}, {"data.folds": 2, "data.fold": 0}], ids=["both", "a-fold-alone"])
+def test_an_ensemble_is_scored_on_all_validation_sets_as_its_members(checkpoint, quick, tmp_path, folds):
+    """All texts to score are alike, so that one class is predicted, whose share differs between the sets; those of a
+    fold differ."""
     (tmp_path / "MNLI").mkdir()
     for file, counts in (("train", (2, 2, 2)), ("dev_matched", (3, 2, 1)), ("dev_mismatched", (1, 3, 2))):
         labels = np.repeat(["entailment", "neutral", "contradiction"], counts)
-        rows = [f"{row}\ta film\tthe plot is lovely\t{label}\n" for row, label in enumerate(labels)]
+        film = "a film" if file != "train" else "film {}"
+        rows = [f"{row}\t{film.format(row)}\tthe plot is lovely\t{label}\n" for row, label in enumerate(labels)]
         (tmp_path / "MNLI" / f"{file}.tsv").write_text("index\tsentence1\tsentence2\tgold_label\n" + "".join(rows))
-    given = {"model": str(checkpoint), "data_dir": tmp_path, "overrides": quick}
+    given = {"model": str(checkpoint), "data_dir": tmp_path, "overrides": {**quick, **folds}}
     results = bertkit.finetune_grid("finetune/glue/mnli", output_dir=tmp_path / "out", **given)
     made = bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble")
     assert made.score == made.scores[0]
