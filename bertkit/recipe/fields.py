@@ -376,8 +376,10 @@ def faults_of(
                 expected.append(f"one of {', '.join(choices)}")
             else:
                 words = each["msg"].removeprefix("Input should be ").replace("valid ", "")
-                if each["input"] is not value:  # but within it
-                    words += " as each key" if each["loc"][-1] == "[key]" else " as each value"
+                if each["input"] is not value:  # but within it, in a list perhaps of mappings
+                    place, kind = each["loc"][-2:]
+                    where = "value of each mapping" if isinstance(place, int) else "value"
+                    words += f" as each {'key' if kind == '[key]' else where}"
                 expected.append(words.replace("a integer", "an integer").replace("a dictionary", "a mapping"))
         faults.append((path, f"expected {' or '.join(dict.fromkeys(expected))}, got {shown(value)}{near}"))
     return faults

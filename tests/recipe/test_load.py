@@ -228,6 +228,7 @@ def test_all_wrong_keys_are_named_with_lines(tmp_path):
         ("sst2", "data.max_seq_length", 2, "data.max_seq_length: expected 3 to 1048576, or 0, got 2"),
         ("sst2", "data.max_train_samples", 0, "data.max_train_samples: expected at least 1, got 0"),
         ("sst2", "task.text_columns", [1, 2], "task.text_columns: expected a string as each value, got [1, 2]"),
+        ("sst2", "hub.widget", [{"text": 1}], "a string as each value of each mapping, got [{'text': 1}]"),
         ("classification", "task.threshold", {0: 0.3}, "or a string as each key, got {0: 0.3}"),
         ("classification", "task.threshold", {"bad": "x"}, "or a number as each value, got {'bad': 'x'}"),
         ("sst2", "task.kind", "gleu", "unknown task 'gleu'"),
