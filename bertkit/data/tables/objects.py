@@ -114,7 +114,7 @@ def table_of(value: Any) -> Table:
     else:
         return read_batches([_to_arrow(value)], f"the {kind}")
     if not columns or not len(next(iter(columns.values()))):
-        raise DataError(f"the {kind}: no {'rows' if columns else 'columns'}")
+        raise DataError(f"the {kind}: no {'rows' if columns or not len(value) else 'columns'}")
     if kind == "pandas.DataFrame":
         return FrameTable(columns, f"the {kind}", "", index=value.index)
     return Table(columns, f"the {kind}", "")

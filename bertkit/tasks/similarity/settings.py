@@ -17,9 +17,9 @@ class TaskSettings(metrics.MetricSettings):
 
     name: str = setting("Name of the task in results.", default="similarity")
     form: Form | None = option(
-        "`scored_pairs` have a number, or two classes such as duplicate and not_duplicate, `pairs` belong together, "
-        "`triplets` also have texts that do not belong to the first one, `nli` has entailment, neutral and "
-        "contradiction. By default inferred from the columns.",
+        "`scored_pairs` have a number or two classes, `pairs` belong together, `triplets` also have texts that do not "
+        "belong to the first one, `nli` has entailment, neutral and contradiction. By default inferred from the "
+        "columns.",
         default=None,
     )
     text_columns: list[str] = option(
