@@ -8,6 +8,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from numbers import Integral
@@ -209,8 +210,8 @@ def _faults_of_arguments(
 def _faults_of_values(
     recipe: Any, given: Mapping[str, Any], values: Mapping[str, Range | list[Any]], is_search: bool
 ) -> list[str]:
-    """Returns the faults of the values of a grid and of examples of its ranges, each tried beside the first ones of the
-    other keys, and ``given`` ones."""
+    """Returns the faults of the values of a grid and of examples of its ranges: what cannot be used with the ``given``
+    values, neither alone nor beside the first ones of the other keys."""
     option = "--search" if is_search else "--grid"
     faults: list[str] = []
     tried = {key: each.examples() if isinstance(each, Range) else each for key, each in values.items()}
@@ -218,6 +219,9 @@ def _faults_of_values(
     for key, each in tried.items():
         for value in each:
             try:
+                with suppress(RecipeError):
+                    load_recipe(recipe, {**given, key: value})
+                    continue
                 load_recipe(recipe, {**given, **firsts, key: value})
             except RecipeError as error:
                 fault = str(error).partition(": ")[2].replace("(override) ", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os.path import isabs
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +135,12 @@ def _compare_settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
                 texts = ["–" if value is None else str(without_paths(value)) for value in known]
                 if len({*texts}) < len({*map(str, known)}):  # paths that end with the same name
                     lists = [value if isinstance(value, list) else [value] for value in known]
-                    paths = [Path(each) for values in lists for each in values if isinstance(each, str)]
-                    ends = iter(different_ends(paths))
+                    paths = [each for values in lists for each in values if isinstance(each, str) and isabs(each)]
+                    ends = dict(zip(paths, different_ends([*map(Path, paths)]), strict=True))
                     texts = [
-                        ", ".join(f"…/{next(ends)}" for each in values if isinstance(each, str)) or text
+                        ", ".join(f"…/{ends[each]}" if each in paths else str(without_paths(each)) for each in values)
+                        if any(each in paths for each in values)
+                        else text
                         for values, text in zip(lists, texts, strict=True)
                     ]
                 rows.append((f"{block}.{key}", *texts))

@@ -55,10 +55,11 @@ def test_what_a_grid_refuses_is_an_error_once(check_grid, tmp_path, monkeypatch,
     assert (found.code, expected in found.message) == (code, True)
 
 
-def test_values_that_do_not_fit_each_other_are_a_finding_beside_the_others(check_grid, table):
+@pytest.mark.parametrize("lengths", [[32, 16], [16, 32]])
+def test_values_that_do_not_fit_each_other_are_a_finding_beside_the_others(check_grid, table, lengths):
     table.train.append(dict(table.train[0]))
     table.write()
-    values = {"data.max_seq_length": [32, 16], "data.stride": [4, 20]}  # windows of 16 tokens cannot share 20
+    values = {"data.max_seq_length": lengths, "data.stride": [4, 20]}  # windows of 16 tokens cannot share 20
     overrides = {key: value for key, value in table.overrides.items() if key not in values}
     report = check_grid(grid=values, overrides={**overrides, "data.long_text": "chunk"})
     [found] = [finding for finding in report.findings if finding.level == "error"]

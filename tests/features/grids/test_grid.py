@@ -305,7 +305,7 @@ def test_all_faults_of_a_grid_are_told_at_once(grid, tmp_path):
     """Also those of values that do not fit each other, as one list."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
-    values = ["data.stride=32,100", "data.max_seq_length=200,64"]
+    values = ["data.stride=32,100", "data.max_seq_length=64,200"]
     with pytest.raises(RecipeError) as error:
         grid(grid=values, overrides={"data.long_text": "chunk", "data.train_file": "missing.csv"})
     message = str(error.value)

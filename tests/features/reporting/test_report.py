@@ -314,6 +314,15 @@ def test_corpora_of_one_name_are_told_apart(copied):
     assert settings.rows == [("data.corpus", "…/v0/a.txt, …/ada/b.txt", "…/v1/a.txt, …/ada/b.txt")]
 
 
+def test_names_from_the_hub_stay_beside_folders_of_one_name(copied):
+    content = content_of(read_run(copied("run")), None, texts=True)
+    models = ["ada/bert", "/v0/bert", "/v1/bert"]
+    recipes = [load_recipe("finetune/classification", {"model.name_or_path": model}) for model in models]
+    contents = [replace(content, run=replace(content.run, recipe=recipe)) for recipe in recipes]
+    settings = comparison_of(["one", "two", "three"], contents, [None] * 3).settings
+    assert settings.rows == [("model.name_or_path", "ada/bert", "…/v0/bert", "…/v1/bert")]
+
+
 def test_two_runs_show_the_sentences_of_compare(copied, tmp_path):
     one, two = copied("one"), copied("two")
     write_json(one / "run.json", {**json.loads((one / "run.json").read_text()), "kept": "kept: step 2 of <3>"})
