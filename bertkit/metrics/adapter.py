@@ -104,7 +104,7 @@ def _to_array(name: str, values: Any, form: str) -> np.ndarray:
             fraction for an integer.
     """
     # NumPy reads no tensor in bfloat16, on a GPU or with a gradient, and no rows of lists in a column of pandas.
-    if hasattr(values, "detach") or getattr(values, "dtype", None) == object:
+    if hasattr(values, "detach") or getattr(values, "dtype", None) == np.dtype(object):
         values = values.tolist()
     if isinstance(values, list | tuple):
         values = [each.tolist() if hasattr(each, "detach") else each for each in values]
