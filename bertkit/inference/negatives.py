@@ -89,7 +89,7 @@ def mine_negatives(
         )
     check_new_file(target, str(target))
     table = read_table(str(table_path(pairs, "pairs")))
-    columns = several(text_columns) or usual_texts(list(table.columns), table.source)[:2]
+    columns = list(map(str, several(text_columns))) or usual_texts(list(table.columns), table.source)[:2]
     if not text_columns:
         remedy = f"--text-column {columns[0]} --text-column {columns[1]} if all do"
         refuse_unread_labels(table, columns, "a table of those that do", remedy)

@@ -103,10 +103,10 @@ def _to_array(name: str, values: Any, form: str) -> np.ndarray:
         ValueError: the rows have different lengths, there is no list but one value, a value is no number, or there is a
             fraction for an integer.
     """
-    # NumPy reads no tensor in bfloat16, on a GPU or with a gradient.
-    if hasattr(values, "detach"):
+    # NumPy reads no tensor in bfloat16, on a GPU or with a gradient, and no rows of lists in a column of pandas.
+    if hasattr(values, "detach") or getattr(values, "dtype", None) == np.dtype(object):
         values = values.tolist()
-    elif isinstance(values, list | tuple):
+    if isinstance(values, list | tuple):
         values = [each.tolist() if hasattr(each, "detach") else each for each in values]
     try:
         array = np.asarray(values)

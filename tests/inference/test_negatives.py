@@ -63,6 +63,7 @@ def test_line_endings_within_texts_stay(tmp_path, checkpoint):
         ({"margin": 1.0}, RecipeError, "a margin from 0 to below 1"),
         ({"text_columns": "query"}, RecipeError, "expected two, the text and its positive, got query$"),
         ({"text_columns": ["query"] * 2}, RecipeError, "expected two, the text and its positive, got query, query"),
+        ({"text_columns": [0, 1]}, DataError, "no column '0'; available: 'query', 'passage'"),
         ({"margin": 0.999}, DataError, "the 2 texts nearest to the first one; give a smaller --margin or another"),
         ({"number": 2, "margin": 0.999}, DataError, "; give a smaller --number or a smaller --margin or another --mod"),
         ({"model": "/nowhere"}, CheckpointError, "/nowhere: no such folder"),

@@ -78,6 +78,8 @@ def test_arrays_and_tensors_score_like_lists(name, dtype):
     expected = metrics.load(name).compute(**inputs(name))
     assert metrics.load(name).compute(**arrays) == expected
     assert metrics.load(name).compute(**tensors) == expected
+    columns = {key: pd.Series(list(array)) for key, array in arrays.items()}  # of several labels, an array in each cell
+    assert metrics.load(name).compute(**columns) == expected
     if dtype == np.float32:  # as a model gives them
         learnt = {key: values.to(torch.bfloat16).requires_grad_() for key, values in tensors.items()}
         assert metrics.load(name).compute(**learnt) == expected
