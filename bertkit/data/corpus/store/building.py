@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bertkit.data.corpus.sources import Source
 
 _PLAN_FILE = "plan.json"
-_UNITS = 256  # at most, of a corpus whose units are neither of the least nor of the greatest size; at least half of it
+_UNITS = 256  # down to half as many, if all are full, and neither of the least nor of the greatest size
 _LEAST_BYTES, _MOST_BYTES = 4 << 20, 256 << 20
 
 
