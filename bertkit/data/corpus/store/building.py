@@ -240,7 +240,8 @@ def _work_folder(
             if share is None and finished in (0, len(records)):  # the fault is of all that there is
                 shutil.rmtree(work, ignore_errors=True)
             elif share is None:
-                say(f"{work}: keeps {finished} of {counted(len(records), 'unit')} for when the command is repeated")
+                kept = f"{finished} of {counted(len(records), 'unit')}"
+                say(f"{work}: keeps {kept} for when the command is repeated with the same settings and splitter")
             raise
 
 
