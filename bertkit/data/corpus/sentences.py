@@ -68,9 +68,9 @@ def split_sentences(paragraph: str) -> list[str]:
 
     Rules:
 
-    - ``.``, ``!``, ``?`` and ``…``, with closing quotes and brackets after them, end a sentence if white space follows
-      and then a character that can start a sentence: an uppercase letter, a digit, an opening quote or bracket, or a
-      letter of a script without case.
+    - ``.``, ``!``, ``?`` and ``…``, with closing quotes and brackets after them (``»`` and ``›`` also after a space),
+      end a sentence if white space follows and then a character that can start a sentence: an uppercase letter, a
+      digit, an opening quote or bracket, or a letter of a script without case.
     - A single ``.`` does not end a sentence after a known abbreviation (``Mr.``, ``Dr.``, ``etc.``), after letters
       separated by dots (``e.g.``, ``U.S.``, ``p.m.``), after a single initial (``J. K. Rowling``; ``I`` is taken as
       the pronoun), between an abbreviation used only before numbers and a number (``No. 7``, ``Jan. 5``), and after a

@@ -25,7 +25,7 @@ from bertkit.runtime.errors import DataError, noted, quoted, raise_all, raise_li
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted, say
 from bertkit.runtime.reading.paths import JSON_LINES, PARQUET, XLSX, file_kind, files_below
-from bertkit.runtime.reading.text import decode_text, read_blocks
+from bertkit.runtime.reading.text import decode_text, read_blocks, split_lines
 
 _NEVER_LINES = (".html", ".htm", ".eml")
 FORMS = (".txt", ".md", *_NEVER_LINES)
@@ -184,8 +184,9 @@ def _decode(data: bytes, declared: str, name: str) -> str:
     with suppress(LookupError, ValueError):
         encoding = codecs.lookup(declared).name
         if encoding.startswith(_SEVEN_BITS) or find_fault(data) is not None:
-            # Some encodings have escapes of half a character, which UTF-8 refuses.
-            data = data.decode(_OF_BROWSERS.get(encoding, encoding)).encode()
+            text = data.decode(_OF_BROWSERS.get(encoding, encoding))
+            text.encode()  # some encodings have escapes of half a character
+            return "\n".join(split_lines(text))
     return decode_text(b"".join(as_utf8([data], name)), name)
 
 

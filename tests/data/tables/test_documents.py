@@ -138,6 +138,7 @@ MULTIPART = b"Subject: Hi\nContent-Type: multipart/alternative; boundary=X\n\n--
         (HEAD + b"; charset=iso-2022-jp\n\n" + "請求書".encode("iso-2022-jp"), "請求書"),
         (b"\xef\xbb\xbf" + HEAD + b"\n\nx", "x"),
         (HEAD.replace(b"\n", b"\r\n") + b"; charset=windows-1252\r\n\r\nf\xfcr\r\nimmer\r\n", "für\nimmer"),
+        (HEAD + b"; charset=windows-1252\n\nf\xfcr\0immer", "für\0immer"),
         (MULTIPART + b" \n--X\nContent-Type: text/html\n\n<p>seen\n--X--\n", "seen"),  # the plain text is blank
     ],
 )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bertkit.data.corpus.sources import Source
 
 _PLAN_FILE = "plan.json"
-_UNITS = 256  # at most, of a corpus whose units are neither of the least nor of the greatest size; at least half of it
+_UNITS = 256  # down to half as many, if all are full, and neither of the least nor of the greatest size
 _LEAST_BYTES, _MOST_BYTES = 4 << 20, 256 << 20
 
 
@@ -240,7 +240,8 @@ def _work_folder(
             if share is None and finished in (0, len(records)):  # the fault is of all that there is
                 shutil.rmtree(work, ignore_errors=True)
             elif share is None:
-                say(f"{work}: keeps {finished} of {counted(len(records), 'unit')} for when the command is repeated")
+                kept = f"{finished} of {counted(len(records), 'unit')}"
+                say(f"{work}: keeps {kept} for when the command is repeated with the same settings and splitter")
             raise
 
 
