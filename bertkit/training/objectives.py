@@ -27,7 +27,7 @@ _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:
 
 
 class WeightedObjective(Objective):
-    """Objective of a task whose items have weights, and whose loss is focal or smoothed; a mean over their sum.
+    """Objective of a task with weights of items, or a focal or smoothed loss; a mean over the sum of the weights.
 
     With class ids, the weight of an item is that of its class, as in ``torch.nn.functional.cross_entropy``. With
     several labels per row, an item is a label of a row; its weight is that of the label if the row has it, else that
