@@ -81,8 +81,7 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
         is_there: called if the rename fails; returns whether another process has written the same, which then stays.
 
     Raises:
-        OutputError: the disk is full or read-only, a parent folder cannot be made, ``place`` is a mount point, or the
-            rename fails and ``is_there()`` is False.
+        OutputError: the folder cannot be written, is a mount point, or the rename fails and ``is_there()`` is False.
     """
     place = Path(os.path.realpath(place))
     if os.path.ismount(place):

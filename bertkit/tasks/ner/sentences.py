@@ -108,9 +108,7 @@ class ConllTable(Table):
     word_lines: Sequence[Sequence[int]] = ()
 
     def part(self, rows: Sequence[int]) -> Self:
-        """Returns some of the sentences, as `Table.part`."""
-        some = super().part(rows)
-        return replace(some, word_lines=[self.word_lines[row] for row in rows])
+        return replace(super().part(rows), word_lines=[self.word_lines[row] for row in rows])
 
     @property
     def width(self) -> int:
@@ -241,16 +239,15 @@ def _width(sentences: Sequence[_Sentence], source: str) -> int:
     if not widths:
         raise DataError(f"{source}: no words; expected one word per line, with its tag in the last column")
     width = widths.most_common(1)[0][0]
-    faults: list[str] = []
-    marks: list[str] = []  # of lines before the first word of a sentence
+    faults, marks = list[str](), list[str]()  # marks of lines before the first word of a sentence
     for words in sentences:
         at_start = True
         for line, fields in words:
             mark = next((each for each in _COMMENT_MARKS if fields[0].startswith(each)), None)
             at_start = at_start and mark is not None
             if len(fields) != width:
-                columns = counted(len(fields), "column")
-                faults.append(f"{source}, line {line}: {columns} where most lines have {width}: {fields[0]!r} …")
+                has = f"{counted(len(fields), 'column')} where most lines have {width}"
+                faults.append(f"{source}, line {line}: {has}: {fields[0]!r} …")
                 marks += [mark] if at_start and mark else []
     if faults:
         hint = ""
