@@ -163,9 +163,9 @@ def embed_texts(
 
     With pooling each text is a row of ``text`` and ``embedding``; in ``.npz`` the arrays are ``texts`` (N) and
     ``embeddings`` (N, D). Without pooling: in ``.jsonl`` a line is a text with its ``tokens``, each of ``token``,
-    ``start``, ``end`` and ``embedding``; in ``.parquet`` a row is a token with the number of its ``text`` from 0; in
-    ``.npz`` the arrays are ``texts`` (N), and ``text`` (T), ``tokens`` (T), ``offsets`` (T, 2) and ``embeddings``
-    (T, D) of all T tokens.
+    ``start``, ``end`` and ``embedding``; in ``.parquet`` a row is a token with the number of its ``text`` from 0,
+    among those that are not skipped; in ``.npz`` the arrays are ``texts`` (N), and ``text`` (T), ``tokens`` (T),
+    ``offsets`` (T, 2) and ``embeddings`` (T, D) of all T tokens.
 
     Args:
         checkpoint: a run directory, a folder or a Hub id.

@@ -31,7 +31,11 @@ def has_task(config: Any) -> bool:
 
 
 def own_head(config: Any, name: str) -> type[PreTrainedModel] | None:
-    """Returns the head of a checkpoint if it is a class of the package of its task; ``None`` for other checkpoints."""
+    """Returns the head of a checkpoint if it is a class of the package of its task; ``None`` for other checkpoints.
+
+    Raises:
+        CheckpointError: as `task_of_checkpoint`.
+    """
     if getattr(config, "bertkit_task", None) is None:
         return None
     head = task_of_checkpoint(config, name).head
@@ -47,8 +51,9 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
         data: values of the ``data`` block that differ from training, such as ``data_dir``.
 
     Raises:
-        CheckpointError: the checkpoint does not record its task and has no head from which it can be inferred, or the
-            package of the task is broken or not installed.
+        CheckpointError: the checkpoint does not record its task and has no head from which it can be inferred; the
+            package of the task is broken or not installed; or what is recorded is damaged, or contradicts the number of
+            outputs.
         RecipeError: the task has no such ``data`` value, or not of this type.
     """
     recorded = getattr(config, "bertkit_task", None)
@@ -156,7 +161,7 @@ def _checked(data: Mapping[str, Any], task_class: type[Task], use: str) -> dict[
     values = checker.check_block("data", known)
     if checker.faults:
         raise RecipeError(listed(checker.faults))
-    if values.get("max_seq_length") == 0:  # tasks that are never trained so have refused it
+    if values.get("max_seq_length") == 0:  # a task that is never trained has refused 0 already
         raise RecipeError("data.max_seq_length: 0 is for a training, which fits it to its texts; give the tokens")
     return values
 

@@ -220,10 +220,10 @@ class PretrainingCorpus:
     Attributes:
         train: a subset of a token store, or a stream of token stores.
         validation: held-out documents, disjoint from ``train``; ``None`` if there are none.
-        facts: entries of ``run.json``: the ``fingerprint``, whether the corpus is ``streamed``, the commits of Hub data
-            sets (``revisions``), the numbers of documents, sentences and tokens (of a stream only
-            ``held_out_documents``), and SHA-256 digests of the selected documents, ``train_digest`` and
-            ``held_out_digest``.
+        facts: entries of ``run.json``: the ``fingerprint``, whether the corpus is ``streamed``, the commits of Hub
+            data sets (``revisions``), the numbers of documents, sentences and tokens, of documents to train on
+            (``train_documents``) and held out (``held_out_documents``; of a stream only this one), and SHA-256
+            digests of the selected documents, ``train_digest`` and ``held_out_digest``.
     """
 
     train: StoreView | StreamedBlocks

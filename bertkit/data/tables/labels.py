@@ -261,9 +261,12 @@ def labelled(table: Table, column: str, names: Sequence[str] = ()) -> Table:
     """
     found = named(table, column, names)
     are_ids, values = found is not table, table.columns[column]
-    words = set() if are_ids else {value.casefold() for value in values if isinstance(value, str)}
-    mark = -1.0 if are_ids else "-" if words - {"-"} and words - {"-"} <= _INFERENCE else None
-    rows = [row for row, value in enumerate(values) if mark is None or (to_number(value) if are_ids else value) != mark]
+    if are_ids:
+        are_out = [to_number(value) == -1 for value in values]
+    else:
+        words = {value.casefold() for value in values if isinstance(value, str)} - {"-"}
+        are_out = [bool(words) and words <= _INFERENCE and value == "-" for value in values]
+    rows = [row for row, is_out in enumerate(are_out) if not is_out]
     if not rows or len(rows) == len(values):
         return found
     left_out = f"{len(values) - len(rows):,} of {len(values):,} rows"
@@ -275,8 +278,8 @@ def texts(table: Table, column: str) -> Sequence[str]:
     """Returns the text of every row unchanged: "None", "NA" and "null" are words.
 
     Raises:
-        DataError: a value is missing, empty, only white space, or not a string; the message lists the first ten such
-            rows.
+        DataError: a value is missing, empty, only white space, not a string, or has half of a surrogate pair; the
+            message lists the first ten such rows.
     """
     values = values_of(table, column)
     _refuse_objects(table, column, "text")

@@ -197,8 +197,9 @@ def repeated_names(names: Sequence[str], place: str) -> list[str]:
 def with_names_first(rows: Iterator[Row], place: str, width: int = 1) -> Iterator[Row]:
     """Returns the rows of a spreadsheet from the one with the names of the columns on, without titles above it.
 
-    That is the first row, unless the rows down to the names have one value each, which is no usual name of a column and
-    stands not right of the first name, and the names are two or more different words. What is left out is printed.
+    That is the first row, unless it has one value, as have the rows down to the names, at most five, or none; the value
+    is no usual name of a column and stands not right of the first name; and the names are two or more different words.
+    What is left out is printed.
 
     Args:
         rows: the number and the values of each row; a blank one may have none.

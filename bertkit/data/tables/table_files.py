@@ -233,7 +233,8 @@ def _join_batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
                 schema = schema or batch.schema
                 if not batch.schema.equals(schema):
                     written = (
-                        quoted(f"{field.name}: {field.type}" for field in each) for each in (batch.schema, schema)
+                        quoted(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in each)
+                        for each in (batch.schema, schema)
                     )
                     raise DataError(
                         f"{file}: its columns differ from those of {files[0]}: {' in place of '.join(written)}"

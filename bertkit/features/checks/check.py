@@ -115,7 +115,7 @@ def check(
         ```
     """
     if labels and extra("cleanlab") is None:
-        raise RecipeError(f"--check-labels: the package cleanlab is not installed; {INSTALL}")
+        raise RecipeError(f"--check-labels: the package cleanlab is not installed, or cannot be imported; {INSTALL}")
     if resume and output_dir is None:
         raise RecipeError("check: resume needs output_dir")
     try:
@@ -180,8 +180,8 @@ def _prepare(
     num_processes = 1
     while True:
         try:
-            if place == folder:
-                check_place(place)
+            if folder is not None:
+                check_place(folder)
             arguments = {"resume": resume, "push_to_hub": hub, "scratch": scratch / "trainer"}
             if isinstance(recipe.data, FineTuningData):
                 data, subject = _prepare_finetuning(recipe, place, arguments)
@@ -275,12 +275,15 @@ def _prepare_pretraining(
 
 
 def _prepare_parts(recipe: Recipe, findings: list[Finding]) -> Subject:
-    """Prepares the data and the tokenizer of a run that cannot be prepared as a whole; adds their errors."""
+    """Prepares the data and the tokenizer of a fine-tuning that cannot be prepared as a whole; adds their errors.
+
+    Of a pre-training nothing is prepared.
+    """
     known = {finding.message for finding in findings}
     subject = Subject(recipe=recipe)
-    source = recipe.model.get("name_or_path")
     if not isinstance(recipe.data, FineTuningData):
         return subject
+    source = recipe.model.get("name_or_path")
 
     def data() -> None:
         subject.task, subject.splits = load_splits(task_of_recipe(recipe))
@@ -311,8 +314,8 @@ def _add_faults_of_rows(
     hidden = [fault.message for fault in faults if without_place(fault.message) not in said]
     kinds = [each for each in hidden if each in left_out], [each for each in hidden if each not in left_out]
     added = [finding_of(DataError(listed(kind, at_most=10))) for kind in kinds if kind]
-    table = "write a table without such: --fix OUT.csv" if fix is None else f"go on with {fix}, which has none such"
-    remedy = f"correct these rows, or {table}"
+    other = "write a table without such: --fix OUT.csv" if fix is None else f"go on with {fix}, which has none such"
+    remedy = f"correct these rows, or {other}"
     return [
         replace(each, remedy=remedy) if words.intersection(map(without_place, entries_of([each.message]))) else each
         for each in (*findings, *added)

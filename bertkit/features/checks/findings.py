@@ -1,4 +1,4 @@
-"""Findings, the registry of the rules that yield them, and reports of `bertkit.check`."""
+"""Findings, the registry of the rules that yield them, optional packages of rules, and reports of `bertkit.check`."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ INSTALL = "pip install 'bertkit[checks]'"
 
 @cache
 def extra(module: str) -> ModuleType | None:
-    """Imports a module of an optional package; returns ``None`` if the package is not installed."""
+    """Imports a module of an optional package; ``None`` if the package is not installed or cannot be imported."""
     try:
         return import_module(module)
     except ImportError:

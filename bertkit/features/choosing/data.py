@@ -132,13 +132,13 @@ def _write_command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:
         words = ["finetune", command_of(recipe.kind)]
         words += [] if recipe.name == f"finetune/{recipe.kind}" else ["--recipe", recipe.name]
     for key, value in overrides.items():
-        block, _, name = key.partition(".")
-        described = descriptions(type(getattr(recipe, block))).get(name) if block in ("task", "data") else None
         if key == "data.max_seq_length":  # depends on the checkpoint
             continue
+        block, _, name = key.partition(".")
+        described = descriptions(type(getattr(recipe, block))).get(name) if block in ("task", "data") else None
         if described is None or described.get("in_recipes_only") or value is None or value is False:
             # Also what no option says: no value, and a switch that is off. JSON is YAML.
-            words += ["--set", f"{key}={dumps(value) if isinstance(value, bool | list | None) else value}"]
+            words += ["--set", f"{key}={value if isinstance(value, str) else dumps(value)}"]
         elif value is True:
             words.append(flag_of(name, described))
         else:

@@ -130,9 +130,10 @@ def define(
     seeds: int | Sequence[int],
     folds: int | None,
 ) -> Definition:
-    """Checks the arguments of `bertkit.finetune_grid` and each value; one RecipeError has all faults.
+    """Checks the arguments of `bertkit.finetune_grid` and each value.
 
-    Which settings have values that do not fit each other is found by `bertkit.features.grids.grid.prepare`.
+    One RecipeError has all faults, but for numbers that are no integers, which are refused first. Which settings have
+    values that do not fit each other is found by `bertkit.features.grids.grid.prepare`.
     """
     faults: list[str] = []
     try:  # integers of NumPy too
@@ -158,7 +159,8 @@ def define(
         others = [fault for fault in _faults_of_values(recipe, given, every, searches) if fault not in base_fault]
         raise RecipeError(listed([*faults, base_fault, *others])) from error
     if not isinstance(base.data, FineTuningData):
-        raise RecipeError(f"recipe {base.name}: task.kind is {base.kind!r}; a grid is for fine-tuning")
+        faults.append(f"recipe {base.name}: task.kind is {base.kind!r}; a grid is for fine-tuning")
+        raise RecipeError(listed(faults))
     if "train.num_train_epochs" in every and ("train.max_steps" in every or has_steps(base.train)):
         faults.append(
             "train.max_steps: takes precedence over the train.num_train_epochs of the grid; remove one of them"

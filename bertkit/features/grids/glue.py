@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class GlueResults:
-    """Results of `finetune_glue`, also written to ``glue_results.json``.
+    """Results of `finetune_glue`; ``glue_results.json`` has ``tasks``, ``scores``, ``average`` and ``collapsed``.
 
     Attributes:
         output_dir: folder with a run directory for each task.

@@ -50,6 +50,7 @@ class EmbedService(Service):
         return vectors[0] if isinstance(body.inputs, str) else vectors
 
     async def _vectors(self, inputs: Any, dimensions: int | None, normalize: bool, submit: Submit) -> Any:
+        """Returns the vectors of texts, (N, H), and the number of their tokens."""
         texts = [inputs] if isinstance(inputs, str) else inputs
         self.check_count(len(texts))
         or_invalid(with_words, texts)

@@ -1,4 +1,4 @@
-"""Thresholds of labels, and calibration of their probabilities, both fitted to a validation set.
+"""Thresholds of labels and calibration of their probabilities, fitted to a validation set; and scores of classes.
 
 Dimension letters: N examples, C classes.
 """
