@@ -229,6 +229,12 @@ def test_another_recipe_and_switches_are_in_the_command(checkpoint, tagged):
     assert words[7:10] == ["--label-all-subwords", "--set", "data.snap=false"]
 
 
+def test_a_mapping_is_json_in_the_command(checkpoint, table):
+    columns = {"label_column": "topics", "label_separator": "|", "threshold": {"cast": 0.25, "plot": 0.5}}
+    words = shlex.split(bertkit.choose([checkpoint], train_file=table, **columns).command)
+    assert 'task.threshold={"cast":0.25,"plot":0.5}' in [word.replace(" ", "") for word in words]
+
+
 def test_a_text_is_predicted_by_heads_that_have_not_seen_a_copy(checkpoint):
     """Thirty random texts of random classes, each five times: half of them are right, of 30 texts."""
     generator, words = (
