@@ -21,7 +21,7 @@ from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError, did_you_mean
 from bertkit.tasks.base import Task
-from bertkit.training.steps import Objective, TaskObjective
+from bertkit.training.steps import Objective
 
 _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:1708.02002)
 
@@ -126,16 +126,15 @@ def weighted_labels(task: Task) -> list[str]:
     return list(config.get("id2label", {}).values())
 
 
-def objective_of_labels(recipe: Recipe, task: Task, features: Any) -> Objective:
-    """Returns the objective of a task: its own loss, or those of ``train.class_weights`` and
-    ``train.label_smoothing_factor``.
+def weighted_objective(recipe: Recipe, task: Task, features: Any) -> WeightedObjective:
+    """Returns the objective with the losses of ``train.class_weights`` and ``train.label_smoothing_factor``.
 
     ``balanced`` weights are inversely proportional to the frequency in the training set, as in scikit-learn:
     n / (C · n_c) of a class c; with several labels per row n / (2 · n_c) of the presence and of the absence of each
     label. Labels that are not given a weight have weight 1.
 
     Args:
-        recipe: a recipe that `check_class_weights` accepts.
+        recipe: a recipe that `check_class_weights` accepts, with one of these keys or both.
         task: its task.
         features: the encoded training set; its ``labels`` are class ids, lists of class ids, or lists of C floats.
 
@@ -150,8 +149,6 @@ def objective_of_labels(recipe: Recipe, task: Task, features: Any) -> Objective:
                 f"recipe {recipe.name}: train.label_smoothing_factor: is for one class per row or word, and this "
                 "task has other labels; remove it"
             )
-    elif not classes:
-        return TaskObjective(task)
     names, weights, focus = weighted_labels(task), None, 0.0
     if isinstance(classes, Mapping):
         by_name = {str(name): float(weight) for name, weight in classes.items()}

@@ -92,6 +92,7 @@ def test_ctrl_c_leaves_whole_lines_on_stdout(classifier, tmp_path):
         process.send_signal(signal.SIGINT)
         printed += process.stdout.readlines()
         said = process.stderr.read()
+    assert all(line.count("\t") == 2 for line in printed), (printed[-1], said)
     assert [line.split("\t")[2] for line in printed] == [f"a good film {number}\n" for number in range(len(printed))]
     assert "Traceback" not in said
     assert process.returncode == 130

@@ -16,7 +16,7 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.objectives import WeightedObjective, check_class_weights, objective_of_labels
+from bertkit.training.objectives import WeightedObjective, check_class_weights, weighted_objective
 from tests.training.conftest import logged
 
 pytestmark = pytest.mark.numeric
@@ -37,7 +37,7 @@ class Classes(Task):
 
 def weighted(value, names, features):
     """The objective of a recipe with these classes."""
-    return objective_of_labels(recipe(value), Classes(names), features)
+    return weighted_objective(recipe(value), Classes(names), features)
 
 
 def loss_of(task, logits, labels):

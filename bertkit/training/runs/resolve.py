@@ -34,9 +34,10 @@ from bertkit.training.batches import compiled_length, multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups, rounded_length
 from bertkit.training.evaluation import check_evaluations, early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start, set_attention
-from bertkit.training.objectives import check_class_weights, objective_of_labels, weighted_labels
+from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_objective
 from bertkit.training.runs.training import RunSetup, place_run, set_up, trainer_class
 from bertkit.training.schedule import FITS_DATA, fitted_schedule
+from bertkit.training.steps import Objective, TaskObjective
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune
 from bertkit.training.warm_start.phases import check_warm_start, has_exclusive_classes, has_pairs, has_words, problem_of
@@ -118,7 +119,8 @@ class ResolvedFinetuning:
         task.prepare(network)
         speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
         # A teacher adds to the loss of the training; evaluations have that of the labels.
-        objective = label_objective = objective_of_labels(recipe, task, rows)
+        own: Objective = TaskObjective(task)
+        objective = label_objective = weighted_objective(recipe, task, rows) if recipe.is_weighted else own
         # What makes batches: the inputs of both models, in the lengths that the device needs.
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
