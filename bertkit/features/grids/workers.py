@@ -157,7 +157,9 @@ class SampledCells:
         records: dict[str, Record | None] = {}
 
         def first_read(cell: Cell) -> Record | None:  # a run that ends meanwhile would leave no cell of a running trial
-            return records.setdefault(cell.name, record_of(self.folder, cell))
+            if cell.name not in records:
+                records[cell.name] = record_of(self.folder, cell)
+            return records[cell.name]
 
         with grid_lock(self.folder, math.inf):  # another worker may be completing the best run
             settings: list[Setting] = self.search.advance(first_read)

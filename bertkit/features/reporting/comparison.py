@@ -128,20 +128,19 @@ def _compare_settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
         values: list[Mapping[str, Any]] = [each[block] for each in blocks]
         for key in sorted({key for each in values for key in each}):
             of_runs = [each.get(key) for each in values]
-            if any(value != of_runs[0] for value in of_runs):
-                known = [
-                    value if value is None or isinstance(value, (list, Mapping)) else str(value) for value in of_runs
+            if all(value == of_runs[0] for value in of_runs):
+                continue
+            known = [value if value is None or isinstance(value, (list, Mapping)) else str(value) for value in of_runs]
+            texts = ["–" if value is None else str(without_paths(value)) for value in known]
+            if len({*texts}) < len({*map(str, known)}):  # paths that end with the same name
+                lists = [value if isinstance(value, list) else [value] for value in known]
+                paths = [each for values in lists for each in values if isinstance(each, str) and isabs(each)]
+                ends = dict(zip(paths, different_ends([*map(Path, paths)]), strict=True))
+                texts = [
+                    ", ".join(f"…/{ends[each]}" if each in paths else str(without_paths(each)) for each in values)
+                    if any(each in paths for each in values)
+                    else text
+                    for values, text in zip(lists, texts, strict=True)
                 ]
-                texts = ["–" if value is None else str(without_paths(value)) for value in known]
-                if len({*texts}) < len({*map(str, known)}):  # paths that end with the same name
-                    lists = [value if isinstance(value, list) else [value] for value in known]
-                    paths = [each for values in lists for each in values if isinstance(each, str) and isabs(each)]
-                    ends = dict(zip(paths, different_ends([*map(Path, paths)]), strict=True))
-                    texts = [
-                        ", ".join(f"…/{ends[each]}" if each in paths else str(without_paths(each)) for each in values)
-                        if any(each in paths for each in values)
-                        else text
-                        for values, text in zip(lists, texts, strict=True)
-                    ]
-                rows.append((f"{block}.{key}", *texts))
+            rows.append((f"{block}.{key}", *texts))
     return rows
